@@ -106,8 +106,9 @@ void add_convert(CLI::App& program) {
       ->required();
   command->add_option("--dtype", o->dtype,
                       "Floating tensors become float32, bfloat16 or float16; without it they stay as they are");
-  command->add_option("--config", o->config,
-                      "A folder of a model of this kind: tokenizers, scheduler and sizes, where a file is no usual one");
+  command->add_option(
+      "--config", o->config,
+      "A folder of a model of this kind: tokenizers, scheduler and sizes, where a file is no usual one");
   command->add_flag("--force", o->force, "Replace what is there");
   command->footer(R"(Examples:
   scaffolding convert v1-5-pruned.safetensors stable-diffusion-1-5     a folder for diffusers

@@ -15,8 +15,7 @@ std::string to_base64(std::string_view bytes) {
     uint32_t bits = 0;
     for (size_t k = 0; k < 3; ++k)
       bits = bits << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k)
-      out += k <= bytes.size() - i ? kDigits[(bits >> (18 - 6 * k)) & 63] : '=';
+    for (size_t k = 0; k < 4; ++k) out += k <= bytes.size() - i ? kDigits[(bits >> (18 - 6 * k)) & 63] : '=';
   }
   return out;
 }

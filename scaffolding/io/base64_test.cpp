@@ -6,8 +6,12 @@ namespace sf::io {
 namespace {
 
 TEST(Base64, is_rfc_4648s) {
-  const char* rows[][2] = {{"", ""},         {"f", "Zg=="},         {"fo", "Zm8="},
-                           {"foo", "Zm9v"},  {"foob", "Zm9vYg=="},  {"fooba", "Zm9vYmE="},
+  const char* rows[][2] = {{"", ""},
+                           {"f", "Zg=="},
+                           {"fo", "Zm8="},
+                           {"foo", "Zm9v"},
+                           {"foob", "Zm9vYg=="},
+                           {"fooba", "Zm9vYmE="},
                            {"foobar", "Zm9vYmFy"}};
   for (auto& [bytes, text] : rows) {
     EXPECT_EQ(to_base64(bytes), text);

@@ -37,8 +37,7 @@ class CLIPTokenizerTest : public io::TestFolder {
   CLIPTokenizer with_config(const std::string& source, Json config) const {
     if (source.empty()) config["built_in_vocabulary"] = "clip";
     for (const char* name : {"vocab.json", "merges.txt"})
-      if (!source.empty())
-        fs::copy_file(fs::path(source) / name, folder_ / name, fs::copy_options::overwrite_existing);
+      if (!source.empty()) fs::copy_file(fs::path(source) / name, folder_ / name, fs::copy_options::overwrite_existing);
     fs::remove(folder_ / "tokenizer_config.json");
     if (!config.empty()) write("tokenizer_config.json", config.dump());
     return CLIPTokenizer::from_pretrained(folder_.string());

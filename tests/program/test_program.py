@@ -264,7 +264,7 @@ def test_any_model_is_one_file(program, model, tmp_path):
     refused(program("convert", model, tmp_path / "one.ckpt"), "give it a name that ends in .safetensors")
     # another program wrote only the weights
     bare = tmp_path / "bare.safetensors"
-    sf.safetensors.save_file(sf.safetensors.load_file(one), bare)
+    sf.safetensors.save_file(load_file(str(one)), str(bare))
     refused(program("txt2img", "red square", "-m", bare, "-q"), "bare.safetensors: ")
 
 

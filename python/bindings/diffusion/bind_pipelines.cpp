@@ -400,14 +400,15 @@ void bind_pipelines(nb::module_& core) {
       .def_prop_ro(
           "file", [](const LoadPlan& plan) { return plan.file.get(); }, nb::rv_policy::reference_internal);
   m.def("save_index", &save_index);
-  m.def("save_single_file",
-        [](const std::string& class_name, nb::dict parts, const std::string& path, nb::handle dtype) {
-          std::optional<DType> wanted;
-          if (!dtype.is_none() && !to_dtype(dtype.ptr(), wanted.emplace()))
-            wrong_argument("save_single_file", "torch_dtype", "a dtype", dtype.ptr());
-          save_single_file(*pipeline_of(class_name, parts), path, wanted);
-        },
-        nb::arg("class_name"), nb::arg("parts"), nb::arg("path"), nb::arg("dtype").none());
+  m.def(
+      "save_single_file",
+      [](const std::string& class_name, nb::dict parts, const std::string& path, nb::handle dtype) {
+        std::optional<DType> wanted;
+        if (!dtype.is_none() && !to_dtype(dtype.ptr(), wanted.emplace()))
+          wrong_argument("save_single_file", "torch_dtype", "a dtype", dtype.ptr());
+        save_single_file(*pipeline_of(class_name, parts), path, wanted);
+      },
+      nb::arg("class_name"), nb::arg("parts"), nb::arg("path"), nb::arg("dtype").none());
 }
 
 }  // namespace sf::py

@@ -300,8 +300,9 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
     } else if (part != parts.end()) {
       plan.components.push_back({.name = slot.name, .kind = ComponentKind::Model, .class_name = part->class_name});
     } else {
-      SF_CHECK(plan.entry->is_optional(slot.name) || is_left_out(slot.name), plan.entry->name, ".from_single_file: ",
-               path, " is a ", plan.file->kind().name, " checkpoint and has no '", slot.name, "'");
+      SF_CHECK(plan.entry->is_optional(slot.name) || is_left_out(slot.name), plan.entry->name,
+               ".from_single_file: ", path, " is a ", plan.file->kind().name, " checkpoint and has no '", slot.name,
+               "'");
     }
   }
   return plan;

@@ -108,9 +108,8 @@ TEST_F(PipelineSingleFile, FilesThatLieAreRefused) {
   refused("tokenizer/merges.txt: line 1 must be two tokens", set("scaffolding:tokenizer/merges.txt", "a b c\n"));
   refused("tokenizer/vocab.json: it is nested more than 64 deep",
           set("scaffolding:tokenizer/vocab.json", std::string(100'000, '[')));
-  refused("has the config of a vae and none of its tensors", [](auto& c) {
-    std::erase_if(c.tensors, [](auto& t) { return t.first.starts_with("vae."); });
-  });
+  refused("has the config of a vae and none of its tensors",
+          [](auto& c) { std::erase_if(c.tensors, [](auto& t) { return t.first.starts_with("vae."); }); });
   refused("lacks 1 tensor: 'unet.conv_in.weight'", [](auto& c) { c.tensors.erase("unet.conv_in.weight"); });
 }
 
@@ -143,7 +142,8 @@ TEST_F(PipelineSingleFile, PublishedKindsBringTheirTokenizers) {
     for (auto& part : kind.parts) {
       if (!part.name.starts_with("text_encoder")) continue;
       const std::string name = "tokenizer" + part.name.substr(std::string("text_encoder").size());
-      auto found = std::find_if(kind.tokenizers.begin(), kind.tokenizers.end(), [&](auto& t) { return t.name == name; });
+      auto found =
+          std::find_if(kind.tokenizers.begin(), kind.tokenizers.end(), [&](auto& t) { return t.name == name; });
       ASSERT_NE(found, kind.tokenizers.end()) << kind.name << " " << name;
       auto tokenizer = tokenizers::load_tokenizer(found->class_name, {"here", found->files});
       EXPECT_EQ(int64_t(tokenizer->size()), part.config.find("vocab_size")->as_int());

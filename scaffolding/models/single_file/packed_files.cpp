@@ -107,9 +107,8 @@ SingleFileKind packed_kind(const PackedFiles& files, const io::Checkpoint& file,
 
   const auto names = file.names();
   const bool own = std::any_of(kind.parts.begin(), kind.parts.end(), [&](auto& part) {
-    return !part.places.empty() && std::any_of(names.begin(), names.end(), [&](auto& name) {
-      return name.starts_with(part.places[0].prefix);
-    });
+    return !part.places.empty() &&
+           std::any_of(names.begin(), names.end(), [&](auto& name) { return name.starts_with(part.places[0].prefix); });
   });
   if (own) return kind;
   for (auto& published : recognise_single_file(file, "", path).parts)

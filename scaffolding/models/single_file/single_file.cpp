@@ -181,8 +181,7 @@ const SingleFileKind* kind_of_parts(const std::map<std::string, ModelPart>& part
     if (found == parts.end() || found->second.class_name != part.class_name) return false;
     const NameTable table = single_file_names(part, part.config);
     auto& tensors = found->second.tensors;
-    return table.tensors().size() == tensors.size() &&
-           std::all_of(tensors.begin(), tensors.end(), [&](auto& tensor) {
+    return table.tensors().size() == tensors.size() && std::all_of(tensors.begin(), tensors.end(), [&](auto& tensor) {
              const NamedTensor* t = table.find(tensor.first);
              return t && t->shape == tensor.second.shape();
            });

@@ -1,6 +1,6 @@
 // SingleFile: a Stable Diffusion model in one checkpoint (.safetensors, .ckpt) with the names of CompVis' code, taken
-// apart into diffusers' parts; or any pipeline in a safetensors file that brings its configs (packed_files.h). Tensors are taken one by one and borrow the mapped file, but for those that a transpose
-// or the file's format makes copies of.
+// apart into diffusers' parts; or any pipeline in a safetensors file that brings its configs (packed_files.h). Tensors
+// are taken one by one and borrow the mapped file, but for those that a transpose or the file's format makes copies of.
 // Const use is thread-safe.
 #pragma once
 #include <map>
@@ -37,7 +37,7 @@ class SingleFile {
     io::Object config;
   };
   const SingleFileKind& kind() const { return *kind_; }
-  bool has_configs() const { return packed_.has_value(); }  // the kind is the file's own
+  bool has_configs() const { return packed_.has_value(); }   // the kind is the file's own
   io::Object model_index() const;                            // as diffusers writes it, with the parts that the file has
   const std::vector<Part>& parts() const { return parts_; }  // sorted by name; "scheduler" has a config alone
   const Part& part(const std::string& name) const;           // ValueError naming those there are
