@@ -367,6 +367,31 @@ def lora_files(add):
     add("lora", "old.safetensors", safetensors(old))
 
 
+def packed_files(add):
+    """A pipeline's files in the metadata, with a tokenizer of two bytes."""
+    index = {
+        "_class_name": "StableDiffusionPipeline",
+        "_guidance_scale": 2.5,
+        "unet": ["diffusers", "UNet2DConditionModel"],
+        "scheduler": ["diffusers", "DDIMScheduler"],
+        "tokenizer": ["transformers", "CLIPTokenizer"],
+        "safety_checker": [None, None],
+    }
+    tokens = ["a", "b", "a</w>", "b</w>", "ab</w>", "<|startoftext|>", "<|endoftext|>"]
+    files = {
+        "model_index.json": json.dumps(index),
+        "unet/config.json": '{"_class_name": "UNet2DConditionModel", "in_channels": 4}',
+        "scheduler/scheduler_config.json": '{"_class_name": "DDIMScheduler"}',
+        "tokenizer/vocab.json": json.dumps({token: i for i, token in enumerate(tokens)}),
+        "tokenizer/merges.txt": "#version: 0.2\na b</w>\n",
+        "tokenizer/tokenizer_config.json": '{"pad_token": "a", "model_max_length": 8}',
+    }
+    metadata = {"format": "pt", **{f"scaffolding:{path}": text for path, text in files.items()}}
+    add("packed_files", "text.safetensors", safetensors({"unet.conv_in.bias": ("F16", [2])}, metadata))
+    metadata["scaffolding-base64:tokenizer/added_tokens.bin"] = "AAEC/w=="
+    add("packed_files", "bytes.safetensors", safetensors({"unet.conv_in.bias": ("F16", [2])}, metadata))
+
+
 def corpus():
     def add(target, name, data):
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -414,6 +439,7 @@ def corpus():
     )
     add("safetensors", "two.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\0" * 9)
     lora_files(add)
+    packed_files(add)
     header = json.dumps({"w": {"dtype": "U16", "shape": [], "data_offsets": [0, 2]}})
     add("safetensors", "wide.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\1\2")
     add(
