@@ -187,31 +187,4 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
        names.empty() ? "" : names.front(), names.empty() ? "" : "'");
 }
 
-const SingleFileKind& kind_of_unet(const io::Object& config) {
-  auto number = [](const io::Object& of, const char* key, int64_t fallback) {
-    const io::Object* found = of.find(key);
-    return found && found->is(io::Object::Int) ? found->as_int() : fallback;
-  };
-  auto added = [](const io::Object& of) {
-    const io::Object* found = of.find("addition_embed_type");
-    return found && !found->is(io::Object::None);
-  };
-  const int64_t context = number(config, "cross_attention_dim", 1280), channels = number(config, "in_channels", 4);
-  const SingleFileKind* best = nullptr;
-  int closest = -1;
-  bool has_channels = false;
-  for (auto& kind : single_file_kinds())
-    for (auto& part : kind.parts) {
-      if (part.class_name != "UNet2DConditionModel") continue;
-      const bool same_channels = number(part.config, "in_channels", 4) == channels;
-      has_channels |= same_channels;
-      if (added(part.config) != added(config)) continue;
-      const int near = 2 * (number(part.config, "cross_attention_dim", 1280) == context) + same_channels;
-      if (near > closest) best = &kind, closest = near;
-    }
-  SF_CHECK_AS(NotSupported, has_channels, "single file: no kind has a UNet of ", channels, " input channels");
-  SF_CHECK_AS(NotSupported, best, "single file: no kind has such a UNet");
-  return *best;
-}
-
 }  // namespace sf::models

@@ -54,7 +54,5 @@ const SingleFileKind& single_file_kind(const std::string& name);  // ValueError 
 // model (a LoRA, an embedding) or one part in diffusers' names, NotSupported for models of other families, by name.
 const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const std::string& outer,
                                             const std::string& path);
-// The kind that a UNet2DConditionModel with this config belongs to.
-const SingleFileKind& kind_of_unet(const io::Object& unet_config);
 
 }  // namespace sf::models
