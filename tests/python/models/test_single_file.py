@@ -268,6 +268,24 @@ def v1():
     return GOLDEN["tiny"]["v1"]
 
 
+def test_a_known_kind_that_brings_its_configs(v1, tmp_path):
+    """Other programs know the tensors' names; the configs in the metadata say what unusual sizes they have."""
+    rows = {part: [library, cls] for part, (library, cls, _) in sf._core._single_file_kinds()["v1"][2].items()}
+    files = {"model_index.json": {"_class_name": "StableDiffusionPipeline", **rows}}
+    for part, config in (config_of("v1") | v1["configs"]).items():
+        files[f"{part}/{'scheduler_config' if part == 'scheduler' else 'config'}.json"] = config
+    metadata = {f"scaffolding:{name}": json.dumps(content) for name, content in files.items()}
+    path = str(tmp_path / "a.safetensors")
+    sf.safetensors.save_file(tensors_of(v1["checkpoint"]), path, metadata)
+    file = open_file(path)
+    assert file.kind == "pipeline" and sorted(file.parts()) == ["scheduler", "text_encoder", "unet", "vae"]
+    for part, sums in v1["sums"].items():
+        assert {name: crc(file.tensor(part, name)) for name in sums} == sums
+    assert sf.models.UNet2DConditionModel.from_single_file(path).config.block_out_channels == [32, 64]
+    with pytest.raises(ValueError, match="of another shape"):
+        open_file(path, {"unet": config_of("v1")["unet"]})  # what is passed stands over what the file says
+
+
 def test_parts_that_are_not_there(v1, tmp_path):
     unet = {n: s for n, s in v1["checkpoint"].items() if n.startswith("model.diffusion_model.")}
     file = open_file(save(unet, tmp_path / "unet.safetensors"), v1["configs"])
