@@ -16,10 +16,11 @@ namespace sf::io {
 // No answer, or one that ended early: name resolution, connection, TLS, timeouts. Worth another try,
 // except TLS and addresses that are none (`again` false).
 struct HttpError : RuntimeError {
-  HttpError(const std::string& what, bool worth_retrying, bool no_one_there = false)
-      : RuntimeError(printable(what)), again(worth_retrying), nobody(no_one_there) {}
+  HttpError(const std::string& what, bool worth_retrying, bool no_one_there = false, bool no_connection = false)
+      : RuntimeError(printable(what)), again(worth_retrying), nobody(no_one_there), late(no_connection) {}
   bool again;
-  bool nobody;  // no connection: no such name, refused, or no answer in time
+  bool nobody;  // the host has no such name, or refuses the connection
+  bool late;    // no connection within connect_timeout
 };
 
 struct HttpRequest {

@@ -168,7 +168,8 @@ std::string HubClient::without_network(const std::string& why) const {
 HttpResponse HubClient::ask(const std::string& method, std::string url, int retries, bool stay) {
   for (int failures = 0, redirects = 0;;) {
     const std::string origin = url_origin(url);
-    if (const std::string why = why_unreachable(origin); !why.empty()) throw HubError(HubError::Unreachable, why);
+    if (const std::string why = why_unreachable(origin); !why.empty())
+      throw HubError(HubError::Unreachable, without_network(why + ", a moment ago"));
     HttpResponse answer;
     try {
       answer = http_.send({.method = method,
@@ -179,10 +180,9 @@ HttpResponse HubClient::ask(const std::string& method, std::string url, int retr
                            .tick = tick_});
     } catch (const HttpError& e) {
       // where nobody is, there is nobody a moment later: it is the network that is missing, or the address is wrong
-      if (e.nobody) {
-        const std::string why = without_network(e.what());
-        remember_unreachable(origin, why);
-        throw HubError(HubError::Unreachable, why);
+      if (e.nobody || e.late) {
+        remember_unreachable(origin, e.what());
+        throw HubError(HubError::Unreachable, without_network(e.what()));
       }
       if (!e.again || failures >= retries) throw HubError(HubError::Unreachable, std::string("hub: ") + e.what());
       wait(failures++, nullptr);

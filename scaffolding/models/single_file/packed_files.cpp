@@ -84,7 +84,7 @@ SingleFileKind packed_kind(const PackedFiles& files, const io::Checkpoint& file,
   kind.model_index = config_in(kIndex);
   const io::Object* named = kind.model_index.find("_class_name");
   SF_CHECK(named && named->is(io::Object::String), path, "/", kIndex, ": has no _class_name");
-  kind.title = "a " + named->text();
+  kind.title = "a " + printable(named->text().substr(0, 100));
   auto& rows = kind.model_index.items();
   for (size_t i = 0; i + 1 < rows.size(); i += 2) {
     const std::string& name = rows[i].text();
