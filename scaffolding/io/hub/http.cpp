@@ -240,8 +240,8 @@ HttpResponse Http::send(const HttpRequest& request) {
     bool no_address = code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL;
     double sent = 0;  // seconds until the request could be sent; 0: it never could
     lib.easy_getinfo(handle, CURLINFO_PRETRANSFER_TIME, &sent);
-    bool nobody = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ||
-                  code == CURLE_COULDNT_RESOLVE_PROXY;
+    bool nobody =
+        code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY;
     bool late = code == CURLE_OPERATION_TIMEDOUT && sent == 0;
     if (tls) why += "; is the package ca-certificates installed, or does a proxy answer in the server's place?";
     throw HttpError(request.method + " " + request.url + ": " + why, !tls && !no_address, nobody, late);
