@@ -12,8 +12,8 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
 .PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan \
-  test-long test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format \
-  lint clean
+  tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory test-gpu \
+  test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and makes a sheet of eight pictures and
@@ -84,16 +84,43 @@ test: build
 test-long: build
 	$(PY) -m pytest -q -s --build-dir=$(BUILD) tests/long
 
-# The tests of what has threads, under ThreadSanitizer: loops, autograd, memory, data, downloads, training.
-TSAN_TESTS := autocast.*:checkpoint*.*:CheckpointTest.*:backward.*:grad.*:hooks.*:saved.*:Function.*:GradientMapTest.*
-TSAN_TESTS := $(TSAN_TESTS):inplace.*:inference_mode.*:LeanMemory.*:KernelWatcher.*:ProcessGroup.*:Cache.*:DataLoader.*
-TSAN_TESTS := $(TSAN_TESTS):Buckets.*:DatasetTest.*:HubCacheTest.*:Safetensors.*:RowGemm.*:random.*:RunLogTest.*
-TSAN_TESTS := $(TSAN_TESTS):TrainerTest.*
-tsan:
+# Every command of the program under limits of memory (ulimit -v, ulimit -d), from the least with which it starts to
+# enough: it ends in what was asked for or in one line.
+test-memory: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test-memory: build
+	$(PY) -m pytest -q --build-dir=$(BUILD) tests/long/test_memory_sweep.py
+
+# The tests of what has threads, under ThreadSanitizer: loops, autograd, memory, data, downloads, training. In pieces of
+# at most ten minutes each: `make tsan-build`, again and again until it is done, then `make tsan-data` and the others;
+# `make tsan` is all of them.
+TSAN_autograd := autocast.*:checkpoint*.*:CheckpointTest.*:backward.*:grad.*:hooks.*:saved.*:Function.*
+TSAN_autograd := $(TSAN_autograd):GradientMapTest.*:inplace.*:inference_mode.*
+TSAN_memory := LeanMemory.*:KernelWatcher.*:Cache.*:HubCacheTest.*:Safetensors.*:RowGemm.*:random.*
+TSAN_data := DataLoader.*:Buckets.*:DatasetTest.*
+TSAN_train := ProcessGroup.*:RunLogTest.*:TrainerTest.*
+TSAN_PIECES := autograd memory data train
+TSAN_MINUTES ?= 10
+tsan_run = SF_NUM_THREADS=2 timeout $(TSAN_MINUTES)m setarch -R $(1)/scaffolding_tests --gtest_brief=1 \
+  --gtest_filter='$(2)'
+tsan: TSAN_BUILD_MINUTES :=
+tsan: $(TSAN_PIECES:%=tsan-%)
+
+TSAN_BUILD_MINUTES ?= $(TSAN_MINUTES)
+tsan-build:
 	tools/setup.sh
 	cmake --preset tsan
-	cmake --build build/tsan --parallel $(JOBS) --target scaffolding_tests
-	SF_NUM_THREADS=2 setarch -R build/tsan/scaffolding_tests --gtest_brief=1 --gtest_filter='$(TSAN_TESTS)'
+	$(if $(TSAN_BUILD_MINUTES),timeout $(TSAN_BUILD_MINUTES)m) \
+	  cmake --build build/tsan --parallel $(JOBS) --target scaffolding_tests || \
+	  { [ $$? != 124 ] || echo "tsan: $(TSAN_BUILD_MINUTES) minutes are over; the next call goes on from here"; exit 1; }
+$(TSAN_PIECES:%=tsan-%): tsan-%: tsan-build
+	$(call tsan_run,build/tsan,$(TSAN_$*))
+
+# core, autograd, data and train, whose tests are built alone: a step of .ci/run.
+tsan-parts:
+	tools/setup.sh
+	cmake --preset tsan -B build/tsan_parts -DSF_TEST_FOLDERS="core;autograd;data;train"
+	cmake --build build/tsan_parts --parallel $(JOBS) --target scaffolding_tests
+	$(call tsan_run,build/tsan_parts,$(TSAN_autograd):$(TSAN_data):$(TSAN_train))
 
 # libscaffolding_cuda.so beside libscaffolding.so, and the checks that need no GPU.
 # SF_CUDA_ARCHS in CMAKE_ARGS says for which GPUs.

@@ -46,5 +46,8 @@ endif()
 # in a build folder too.
 install(DIRECTORY models/emoji-128 models/emoji-video
         DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding/models COMPONENT runtime)
+# Of what is compiled in and is not ours.
+install(FILES scaffolding/tokenizers/clip/LICENSE
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding/licenses/clip COMPONENT runtime)
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/scaffolding)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${PROJECT_BINARY_DIR}/share/scaffolding/models SYMBOLIC)

@@ -21,6 +21,7 @@ file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.
 
 add_library(sf_core OBJECT ${sf_core})
 include(cmake/embedded_configs.cmake)
+include(cmake/embedded_merges.cmake)
 
 # Own CPU kernels, compiled once per instruction set, each in its own namespace sf::<isa>;
 # the best supported one wins at run time.

@@ -97,6 +97,7 @@ def test_the_debian_package(build_dir, tmp_path):
     )
     for model in (MODEL, CLIPS):
         assert (tmp_path / "root/usr/share/scaffolding/models" / model.name / "train.json").exists()
+    assert "OpenAI" in (tmp_path / "root/usr/share/scaffolding/licenses/clip/LICENSE").read_text()
     if (MODEL / "model_index.json").exists():
         run(program, "txt2img", "red apple, noto", "--steps", 2, "--seed", 1, "--output", tmp_path / "a.png")
     else:

@@ -47,6 +47,20 @@ def test_the_picture_is_the_stored_one(build_dir, tmp_path, isa):
     ), f"differs by {difference.mean().item():.2f} on average"
 
 
+def test_as_one_file_it_draws_the_same(build_dir, tmp_path):
+    """convert puts configs and tokenizer into the file, and nothing else is needed."""
+    sf = pytest.importorskip("scaffolding")
+    one = tmp_path / "one.safetensors"
+    subprocess.run([build_dir / "scaffolding", "convert", ROOT / "models/emoji-128", one], check=True)
+    pictures = []
+    for model in (ROOT / "models/emoji-128", one):
+        command = [build_dir / "scaffolding", "txt2img", PROMPT[0], "--steps", "2", "--seed", "7", "--quiet"]
+        path = tmp_path / f"{len(pictures)}.png"
+        subprocess.run([*command, "-m", model, "-o", path], check=True, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+        pictures.append(sf.io.read_image(str(path)))
+    assert (pictures[0] == pictures[1]).all().item()
+
+
 if __name__ == "__main__":
     make_picture(pathlib.Path(sys.argv[1]).resolve(), REFERENCE)
     print(REFERENCE)

@@ -12,8 +12,6 @@
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/formats/torch_file.h"
-#include "scaffolding/models/single_file/single_file.h"
-#include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/copy/copy.h"
 
 namespace sf::cli {
@@ -42,29 +40,33 @@ bool is_weights_file(const std::string& path) {
   return has_suffix(path, {".safetensors", ".pt", ".pth", ".bin", ".ckpt"});
 }
 
-void write_weights(Weights weights, const Options& o) {
+void write_weights(Weights weights, const Options& o, const io::Metadata& metadata = {{"format", "pt"}}) {
   if (auto dtype = wanted_dtype(o))
     for (auto& [name, t] : weights)
       if (is_floating(t.dtype())) t = to_dtype(t, *dtype);
-  if (is_safetensors(o.output)) return io::save_safetensors(weights, o.output, {{"format", "pt"}});
+  if (is_safetensors(o.output)) return io::save_safetensors(weights, o.output, metadata);
   std::vector<io::Object> items;
   for (auto& [name, t] : weights) items.insert(items.end(), {io::Object(std::string_view(name)), io::Object(t)});
   io::save_torch(io::Object::container(io::Object::Dict, std::move(items)), o.output);
 }
 
-// A pipeline's folder as one checkpoint with the names that other programs know.
+// A pipeline's folder as one checkpoint, with its configs and tokenizers in the metadata where the format has some.
 void folder_to_file(const Options& o) {
-  auto pipeline = diffusion::load_pipeline(o.input).pipeline;
-  std::map<std::string, Weights> parts;
-  std::map<std::string, io::Object> configs;
-  for (auto& slot : pipeline->components()) {
-    models::Model* model = slot.network() ? slot.network()->model() : nullptr;
-    if (!model) continue;
-    for (auto& [key, t] : nn::state_dict(*model)) parts[slot.name].emplace(key, t);
-    configs.emplace(slot.name, model->saved_config());
-  }
-  SF_CHECK(configs.count("unet"), "convert: '", o.input, "' has no unet");
-  write_weights(models::to_single_file(models::kind_of_unet(configs.at("unet")).name, parts, configs), o);
+  const diffusion::SingleFileContent content =
+      diffusion::single_file_content(*diffusion::load_pipeline(o.input).pipeline);
+  SF_CHECK(content.kind || is_safetensors(o.output), "convert: '", o.input,
+           "' has other sizes than published models, so that the file must bring its configs: give it a name that ends "
+           "in .safetensors, got '",
+           o.output, "'");
+  write_weights(content.tensors, o, content.metadata);
+}
+
+// What a file brings of its pipeline goes along with its weights.
+io::Metadata kept_metadata(const std::string& path) {
+  io::Metadata out{{"format", "pt"}};
+  for (auto& [key, value] : io::open_checkpoint(path)->metadata())
+    if (!models::packed_path(key).empty()) out.emplace(key, value);
+  return out;
 }
 
 void file_to_folder(const Options& o) {
@@ -84,7 +86,7 @@ void convert(const Options& o) {
     if (fs::exists(fs::path(o.input) / "model_index.json")) folder_to_file(o);
     else write_weights(io::load_checkpoint(o.input), o);
   } else if (is_weights_file(o.output)) {
-    write_weights(io::load_checkpoint(o.input), o);
+    write_weights(io::load_checkpoint(o.input), o, kept_metadata(o.input));
   } else {
     SF_CHECK(!fs::path(o.output).has_extension(),
              "convert: the output must be a folder, or end in .safetensors, .pt, .bin or .ckpt, got '", o.output, "'");
@@ -104,12 +106,14 @@ void add_convert(CLI::App& program) {
       ->required();
   command->add_option("--dtype", o->dtype,
                       "Floating tensors become float32, bfloat16 or float16; without it they stay as they are");
-  command->add_option("--config", o->config,
-                      "A folder of a model of this kind: its tokenizers, which no checkpoint file holds");
+  command->add_option(
+      "--config", o->config,
+      "A folder of a model of this kind: tokenizers, scheduler and sizes, where a file is no usual one");
   command->add_flag("--force", o->force, "Replace what is there");
   command->footer(R"(Examples:
   scaffolding convert v1-5-pruned.safetensors stable-diffusion-1-5     a folder for diffusers
   scaffolding convert stable-diffusion-1-5 one.safetensors --dtype float16
+  scaffolding convert models/emoji-128 one.safetensors                 then txt2img -m one.safetensors
   scaffolding convert weights.bin weights.safetensors)");
   command->callback([o] { convert(*o); });
 }

@@ -10,6 +10,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory_flow.h"
+#include "scaffolding/io/json_error.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/evaluation/clip_judge.h"
 
@@ -163,7 +164,7 @@ void read_recipe(EvaluationSettings& o, data::MovingIconOptions& moving, data::I
     moving.gradient_probability = its.value("gradient_probability", moving.gradient_probability);
     icons.background_probability = its.value("background_probability", icons.background_probability);
   } catch (const ordered_json::exception& e) {
-    fail(o.config, ": data: ", e.what());
+    fail(o.config, ": data: ", io::json_error(e));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -26,6 +27,8 @@ DType dtype_of(const char* option, const std::string& name) {
 }
 
 bool is_picture(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // a FIFO would be waited for
   char head[12] = {};
   std::ifstream(path, std::ios::binary).read(head, sizeof head);
   return !std::memcmp(head, "\x89PNG", 4) || !std::memcmp(head, "\xff\xd8\xff", 3) ||

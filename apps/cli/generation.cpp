@@ -275,7 +275,7 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
   add_lora_options(c, s.loras);
   c.add_option("--eta", s.eta, "Noise of ddim's steps: 0 to 1")->capture_default_str();
   c.add_option("--clip-skip", s.clip_skip, "Layers of the text encoder to leave out");
-  c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and prompts of any length")
+  c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and longer prompts")
       ->capture_default_str();
   c.add_option("--dtype", s.dtype, "float32, bfloat16 or float16")->capture_default_str();
   c.add_option("--device", s.device, "Where the networks run: cpu, cuda or cuda:1")->capture_default_str();
@@ -446,6 +446,9 @@ namespace {
 
 // Everything that a picture or clip is written to can be, before the first is made.
 void check_outputs(const GenerationSettings& s) {
+  const std::vector<std::string> filled_in{"seed", "number", "prompt"};
+  check_template("--output", s.output, filled_in);
+  check_template("--save-steps", s.save_steps, filled_in);
   if (s.clips) check_clip_output("--output", output_path(s, s.output, 0, 0), s.fps);
   else check_output("--output", output_path(s, s.output, 0, 0), ".png .jpg .jpeg .webp");
   if (!s.preview.empty() && s.preview != "terminal") check_output("--preview", s.preview, ".png .jpg .jpeg .webp");

@@ -14,6 +14,7 @@
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/models/adapters/lora_file.h"
+#include "scaffolding/models/single_file/packed_files.h"
 
 namespace sf::cli {
 
@@ -74,7 +75,9 @@ void inspect_checkpoint(const std::string& path, const Options& o) {
   if (is_lora) print_lora(lora_json(path));
   else
     for (auto& [key, value] : file->metadata())
-      std::cout << "  " << key << ": " << (value.size() > 200 ? value.substr(0, 200) + "..." : value) << "\n";
+      if (const std::string packed = models::packed_path(key); !packed.empty())
+        std::cout << "  brings " << packed << ", " << value.size() << " bytes\n";
+      else std::cout << "  " << key << ": " << (value.size() > 200 ? value.substr(0, 200) + "..." : value) << "\n";
   if (!o.tensors && o.contains.empty()) return;
   size_t width = 0;
   for (auto& e : entries) width = std::max(width, e.name.size());

@@ -40,6 +40,7 @@ void interpolate(Options& o) {
   GenerationSettings& s = o.sampling;
   SF_CHECK(o.fps > 0 && o.fps <= 100, "--fps: must be above 0, to 100, got ", o.fps);
   check_output("--output", s.output, ".gif .webp");
+  check_template("--output", s.output);
   check_animation("--output", s.output);
   if (s.model.empty()) s.model = shipped_model();
   const diffusion::TaggedPrompt from_prompt = diffusion::take_lora_tags(o.from),

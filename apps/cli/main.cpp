@@ -6,10 +6,15 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <new>
+#include <string_view>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/empty_values.h"
+#include "apps/cli/scarce_memory.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/run.h"
+#include "scaffolding/io/json_error.h"
 
 namespace {
 
@@ -46,13 +51,13 @@ static void wait_sparingly(char** argv) {
   execv("/proc/self/exe", argv);  // the file was replaced or removed
 }
 
-int main(int argc, char** argv) {
-  wait_sparingly(argv);
+static int run(int argc, char** argv) {
   CLI::App program("Scaffolding: run and train diffusion models, and see what this build and machine offer");
   program.require_subcommand(1);
   bool parse_only = false;
   program.add_flag("--parse-only", parse_only, "Only see whether the arguments are understood");
   program.parse_complete_callback([&] {
+    sf::cli::refuse_empty_values(program);
     if (parse_only) throw CLI::Success();
   });
   sf::cli::add_txt2img(program);
@@ -82,9 +87,22 @@ int main(int argc, char** argv) {
   } catch (const sf::diffusion::Stopped&) {
     std::cerr << "scaffolding: stopped\n";
     return kInterrupted;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
-    return refuse(e.what());
+    return refuse(std::string_view(e.what()).starts_with("[json.") ? sf::io::json_error(e) : e.what());
   }
   if (!std::cout.flush()) return refuse("standard output cannot be written to");
   return 0;
+}
+
+int main(int argc, char** argv) {
+  wait_sparingly(argv);
+  sf::cli::prepare_for_scarce_memory();
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "scaffolding: " << sf::cli::kMemoryRanOut << "\n";
+    return kBadInput;
+  }
 }

@@ -1,13 +1,16 @@
 // Where commands write: checked before the work that it is for. Functions only.
 #pragma once
 #include <string>
+#include <vector>
 
 namespace sf::cli {
 
-// The folder is made where it is absent. ValueError naming the option for a path that is a folder, a name that is too
-// long, or a folder that cannot be written to.
+// The folder is made where it is absent. ValueError naming the option for a path that is a folder, a FIFO or a device,
+// a name that is too long, or a folder that cannot be written to.
 void check_output(const char* option, const std::string& path);
 // The same for a suffix that is not listed (".png .jpg").
 void check_output(const char* option, const std::string& path, const std::string& suffixes);
+// ValueError for a name in braces that is not filled in; `known` are those that are ("seed").
+void check_template(const char* option, const std::string& path, const std::vector<std::string>& known = {});
 
 }  // namespace sf::cli

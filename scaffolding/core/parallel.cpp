@@ -1,6 +1,7 @@
 #include "scaffolding/core/parallel.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +12,7 @@
 
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/memory_room.h"
 
 namespace sf {
 
@@ -21,11 +23,29 @@ static thread_local bool t_inside = false;  // running a piece of a parallel_for
 static thread_local int t_index = 0;        // which
 static std::atomic<int> g_threads{0};       // 0: not asked yet
 
+// libgomp ends the process where a thread cannot be started. So, where memory is limited, those that there is room for
+// are started when they are first counted.
+static int startable(int wanted) {
+  if (wanted == 1 || !memory_is_limited() || omp_in_parallel()) return wanted;
+  constexpr size_t kBesideStack = size_t(1) << 20;
+  size_t stack = 0;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_getstacksize(&attributes, &stack);
+  pthread_attr_destroy(&attributes);
+  int n = wanted;
+  while (n > 1 && !room_for(size_t(n - 1) * (stack + kBesideStack))) --n;
+  std::atomic<int> started{0};
+#pragma omp parallel num_threads(n)
+  ++started;
+  return started;
+}
+
 int num_threads() {
   int n = g_threads.load(std::memory_order_relaxed);
   if (n == 0) {
     int wanted = int(env::integer("SF_NUM_THREADS"));
-    n = wanted > 0 ? wanted : omp_get_max_threads();
+    n = startable(wanted > 0 ? wanted : omp_get_max_threads());
     g_threads.store(n, std::memory_order_relaxed);
   }
   return n;
@@ -54,6 +74,18 @@ ComputeScope::~ComputeScope() {
   if (restore_) omp_set_num_threads(restore_);
   if (!alone && --t_depth == 0) g_busy.store(0);
 }
+
+namespace {
+// A child of fork() has the thread that forked and none of its team, for which the next region would wait for ever. So
+// the team ends before the fork, and parent and child start one of their own when they next compute: oneDNN's regions,
+// which are OpenMP's too, as well as ours.
+void before_fork() {
+  if (!omp_in_parallel()) omp_pause_resource_all(omp_pause_soft);
+}
+// Whatever other host threads were at, they are not in the child.
+void in_child() { g_busy.store(t_depth > 0); }
+[[maybe_unused]] const int registered = pthread_atfork(before_fork, nullptr, in_child);
+}  // namespace
 
 // work(i, count) for every i < count on a thread of its own; count is `wanted` or fewer.
 template <class Work> static void run_team(int wanted, const Work& work) {

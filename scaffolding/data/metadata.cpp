@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/json_error.h"
 
 namespace sf::data {
 
@@ -25,7 +26,7 @@ json parsed(std::string_view text, const std::string& where) {
     SF_CHECK(row.is_object(), where, ": must be a JSON object, got ", row.type_name());
     return row;
   } catch (const json::exception& e) {
-    fail(where, ": is no JSON: ", e.what());
+    fail(where, ": is no JSON: ", io::json_error(e));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 
 #include "scaffolding/io/byte_reader.h"
@@ -110,6 +111,30 @@ class TreeCheckpoint final : public Checkpoint {
   std::map<std::string, Tensor> tensors_;
 };
 
+// A torch file with deflated entries: what is in it is told without inflating them, and a small file may be gigabytes.
+class DeflatedCheckpoint final : public Checkpoint {
+ public:
+  explicit DeflatedCheckpoint(const Bytes& file) : file_(file), shapes_(tree(file, true)) {}
+  const char* kind() const override { return shapes_.kind(); }
+  std::vector<std::string> names() const override { return shapes_.names(); }
+  bool contains(const std::string& name) const override { return shapes_.contains(name); }
+  CheckpointEntry entry(const std::string& name) const override { return shapes_.entry(name); }
+  Tensor get(const std::string& name) const override {
+    std::lock_guard lock(mutex_);
+    if (!values_) values_ = std::make_unique<const TreeCheckpoint>(tree(file_, false));
+    return values_->get(name);
+  }
+
+ private:
+  static TreeCheckpoint tree(const Bytes& file, bool shapes_only) {
+    return {"torch", file.name, named_tensors(load_torch(file, {.placeholders = true, .shapes_only = shapes_only}))};
+  }
+  Bytes file_;
+  TreeCheckpoint shapes_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<const TreeCheckpoint> values_;
+};
+
 class ShardedCheckpoint final : public Checkpoint {
  public:
   explicit ShardedCheckpoint(const Bytes& index) : path_(index.name), index_(read_shard_index(index)) {
@@ -209,6 +234,8 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file) {
     bool arrays = !entries.empty() &&
                   std::all_of(entries.begin(), entries.end(), [](auto& e) { return e.name.ends_with(".npy"); });
     if (arrays) return std::make_shared<NpzCheckpoint>(file);
+    if (std::any_of(entries.begin(), entries.end(), [](auto& e) { return e.method != 0; }))
+      return std::make_shared<DeflatedCheckpoint>(file);
   }
   // Placeholders do nothing, and a program that asks for tensors does not see them.
   // The length of a safetensors file's header may begin as a pickle does: 640 is 80 02.

@@ -11,6 +11,7 @@
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
+#include "scaffolding/io/formats/zip.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/ops/factory/factory.h"
 
@@ -110,6 +111,27 @@ TEST_F(CheckpointFile, malformed_files_are_refused_for_the_right_reason) {
     EXPECT_NE(what.find(fs::path(file).filename().string()), std::string::npos) << what;
   }
   EXPECT_GT(files, 100);
+}
+
+// What is told of a deflated file is told without inflating it: here the bytes of its tensor are damaged.
+TEST_F(CheckpointFile, shapes_of_a_deflated_file_are_told_without_its_tensors) {
+  const std::string whole = bytes_of(std::string(SF_SOURCE_DIR) + "/tests/fuzz_corpus/torch_file/deflated.pt");
+  auto good = open_checkpoint(Bytes::borrow(whole.data(), whole.size(), "good"));
+  ASSERT_EQ(good->names().size(), 1u);
+  const std::string name = good->names()[0];
+  EXPECT_EQ(good->get(name).to_vector(), std::vector<double>(4, 0));
+  std::string damaged = whole;
+  const ZipReader zip(Bytes::borrow(whole.data(), whole.size(), "archive"));
+  const ZipEntry* data = zip.find("archive/data/0");
+  ASSERT_TRUE(data && data->method == 8);
+  damaged[size_t(data->offset + data->compressed - 1)] ^= 0x55;
+  auto bad = open_checkpoint(Bytes::borrow(damaged.data(), damaged.size(), "bad"));
+  EXPECT_EQ(bad->names(), good->names());
+  EXPECT_EQ(bad->entry(name).shape, Shape({4}));
+  EXPECT_EQ(bad->entry(name).dtype, "float32");
+  SF_EXPECT_ERROR(ValueError, "are damaged", bad->get(name));
+  EXPECT_EQ(zip.begin(*data, 3).size, 3u);
+  EXPECT_EQ(zip.begin(*data, 100).size, 16u);
 }
 
 TEST_F(CheckpointFile, every_prefix_of_a_file_is_refused) {

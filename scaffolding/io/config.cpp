@@ -6,6 +6,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/io/json_error.h"
 
 namespace sf::io {
 
@@ -263,7 +264,7 @@ Object parse_config(std::string_view text, const std::string& where) {
     if (has_words) words_back(tree);
     return object_of(tree);
   } catch (const json::exception& e) {
-    fail(where, ": is no JSON: ", e.what());
+    fail(where, ": is no JSON: ", json_error(e));
   }
 }
 

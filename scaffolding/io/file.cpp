@@ -23,6 +23,7 @@
 #include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/io/read_ahead.h"
+#include "scaffolding/io/replacing_folder.h"
 
 #ifndef MAP_NORESERVE
 #define MAP_NORESERVE 0
@@ -317,17 +318,20 @@ Bytes Bytes::slice(uint64_t offset, uint64_t length) const {
   return {owner, data ? data + offset : nullptr, length, name, unmapped, begin + offset};
 }
 
-ReplacingFile::ReplacingFile(const std::string& path) : path_(path) {
+ReplacingFile::ReplacingFile(const std::string& path) : name_(path), path_(path) {
   static std::atomic<unsigned> count{0};
   std::error_code ignored;
   if (std::filesystem::is_symlink(path_, ignored))  // replace what the link names, not the link
     if (auto target = std::filesystem::weakly_canonical(path_, ignored); !ignored) path_ = target.string();
+  struct stat old;
+  const bool there = stat(path_.c_str(), &old) == 0;
+  SF_CHECK_AS(RuntimeError, !there || S_ISREG(old.st_mode) || S_ISDIR(old.st_mode), path_,
+              ": is no regular file, and a file does not take its place");
   temporary_ = path_ + ".tmp" + std::to_string(getpid()) + "." + std::to_string(count++);
   fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_errno(temporary_, "cannot create");
-  struct stat old;
   // who may read it stays as it was
-  if (stat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode)) fchmod(fd_, old.st_mode & 0777);
+  if (there && S_ISREG(old.st_mode)) fchmod(fd_, old.st_mode & 0777);
 }
 
 ReplacingFile::~ReplacingFile() {
@@ -353,6 +357,11 @@ void ReplacingFile::sync() {
 
 void ReplacingFile::commit() {
   sync();
+  if (ReplacingFolder* folder = ReplacingFolder::around(name_)) {
+    folder->add(temporary_, path_, name_);
+    close(std::exchange(fd_, -1));
+    return;
+  }
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(path_, "cannot replace");
   close(fd_);
   fd_ = -1;

@@ -88,7 +88,8 @@ class MemorySink final : public Sink {
   std::string bytes;
 };
 
-// Writes beside `path` and takes its place on commit(); without one, nothing remains. One thread at a time.
+// Writes beside `path` and takes its place on commit(); without one, nothing remains. Within a folder that is written
+// as one (io/replacing_folder.h), on that one's commit. One thread at a time.
 class ReplacingFile final : public Sink {
  public:
   explicit ReplacingFile(const std::string& path);
@@ -102,7 +103,7 @@ class ReplacingFile final : public Sink {
   void commit();  // syncs, then renames
 
  private:
-  std::string path_, temporary_;
+  std::string name_, path_, temporary_;  // as it was asked for; where a link of that name leads
   int fd_ = -1;
 };
 

@@ -8,6 +8,7 @@
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
+#include "scaffolding/io/replacing_folder.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/models/kept_float32.h"
 #include "scaffolding/nn/state_dict.h"
@@ -61,6 +62,18 @@ io::Object load_model_config(const std::string& folder, const std::string& subfo
   return io::read_config_file(path);
 }
 
+// The names of weights, or of their shards' index, in the order in which they are looked for.
+static std::vector<std::string> safetensors_names(const std::string& stem, const std::string& variant) {
+  return {with_variant(stem, variant, ".safetensors"), with_variant(stem + ".safetensors.index", variant, ".json"),
+          with_variant(stem, variant, ".safetensors.index.json")};
+}
+
+static std::vector<std::string> bin_names(const std::string& stem, const std::string& variant) {
+  const std::string bin = stem == "model" ? "pytorch_model" : stem;
+  return {with_variant(bin, variant, ".bin"), with_variant(bin + ".bin.index", variant, ".json"),
+          with_variant(bin, variant, ".bin.index.json")};
+}
+
 std::string find_weights(const std::string& folder, const std::string& stem, const LoadModelOptions& options) {
   std::string place = join(folder, options.subfolder);
   std::string looked;
@@ -68,19 +81,12 @@ std::string find_weights(const std::string& folder, const std::string& stem, con
     looked += (looked.empty() ? "" : ", ") + name;
     return is_file(join(place, name));
   };
-  if (options.use_safetensors.value_or(true)) {
-    for (const std::string& name : {with_variant(stem, options.variant, ".safetensors"),
-                                    with_variant(stem + ".safetensors.index", options.variant, ".json"),
-                                    with_variant(stem, options.variant, ".safetensors.index.json")})
+  if (options.use_safetensors.value_or(true))
+    for (const std::string& name : safetensors_names(stem, options.variant))
       if (exists(name)) return join(place, name);
-  }
-  if (!options.use_safetensors.value_or(false)) {
-    std::string bin = stem == "model" ? "pytorch_model" : stem;
-    for (const std::string& name :
-         {with_variant(bin, options.variant, ".bin"), with_variant(bin + ".bin.index", options.variant, ".json"),
-          with_variant(bin, options.variant, ".bin.index.json")})
+  if (!options.use_safetensors.value_or(false))
+    for (const std::string& name : bin_names(stem, options.variant))
       if (exists(name)) return join(place, name);
-  }
   std::string lora = is_file(join(place, "pytorch_lora_weights.safetensors"))
                          ? "; pytorch_lora_weights.safetensors is a LoRA, which changes a model and is none"
                          : "";
@@ -195,23 +201,33 @@ std::unique_ptr<Model> load_model(const io::Checkpoint& weights, std::unique_ptr
 }
 
 void save_model(Model& model, const std::string& folder, const SaveModelOptions& options) {
+  io::ReplacingFolder files(folder, "config.json");
   std::error_code error;
   fs::create_directories(folder, error);
   SF_CHECK(fs::is_directory(folder, error), "save_model: cannot make the folder ", folder);
   std::map<std::string, Tensor> state;
   for (auto& [name, t] : nn::state_dict(model)) state.emplace(name, t);
   const std::string stem = model.weights_stem();
+  std::string written;
   if (options.safe_serialization) {
-    io::save_sharded_safetensors(state, join(folder, with_variant(stem, options.variant, ".safetensors")),
-                                 options.max_shard_size, {{"format", "pt"}});
+    written = io::save_sharded_safetensors(state, join(folder, safetensors_names(stem, options.variant)[0]),
+                                           options.max_shard_size, {{"format", "pt"}});
   } else {
     std::vector<io::Object> items;
     for (auto& [name, t] : nn::state_dict(model))
       items.insert(items.end(), {io::Object(std::string_view(name)), io::Object(t)});
-    io::save_torch(io::Object::container(io::Object::OrderedDict, std::move(items)),
-                   join(folder, with_variant(stem == "model" ? "pytorch_model" : stem, options.variant, ".bin")));
+    written = join(folder, bin_names(stem, options.variant)[0]);
+    io::save_torch(io::Object::container(io::Object::OrderedDict, std::move(items)), written);
+  }
+  // Weights of an earlier save that would be found before these.
+  std::vector<std::string> names = safetensors_names(stem, options.variant);
+  for (auto& name : bin_names(stem, options.variant)) names.push_back(name);
+  for (auto& name : names) {
+    if (join(folder, name) == written) break;
+    io::ReplacingFolder::remove(join(folder, name));
   }
   io::write_config_file(model.saved_config(), join(folder, "config.json"));
+  files.commit();
 }
 
 }  // namespace sf::models

@@ -44,7 +44,7 @@ struct SaveModelOptions {
   uint64_t max_shard_size = 10'000'000'000;
 };
 // Writes config.json and the weights into the folder, which is made where it is not there.
-// Files are written beside and renamed.
+// All are written beside before the first takes its place, and config.json comes last (io/replacing_folder.h).
 void save_model(Model& model, const std::string& folder, const SaveModelOptions& options = {});
 
 }  // namespace sf::models

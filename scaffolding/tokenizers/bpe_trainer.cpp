@@ -2,6 +2,7 @@
 #include <queue>
 #include <unordered_set>
 
+#include "scaffolding/tokenizers/clip_merges.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 #include "scaffolding/tokenizers/unicode.h"
@@ -12,16 +13,6 @@ namespace {
 
 constexpr int64_t kBytes = 512;  // each byte inside of a word and at its end
 constexpr const char* kSuffix = "</w>";
-
-// CLIP's order: the bytes that stand for themselves, then the others.
-std::vector<std::string> byte_tokens() {
-  std::vector<std::string> out;
-  for (bool itself : {true, false})
-    for (int b = 0; b < 256; ++b)
-      if ((byte_of_character(char32_t(b)) == b) == itself) out.push_back(byte_character(static_cast<unsigned char>(b)));
-  for (int i = 0; i < 256; ++i) out.push_back(out[size_t(i)] + kSuffix);
-  return out;
-}
 
 struct Word {
   std::vector<uint32_t> symbols;
@@ -126,7 +117,7 @@ CLIPTokenizer train_bpe(const std::vector<std::string>& texts, const BpeTrainOpt
                               BpeOptions{.unk_token = "<|endoftext|>", .end_of_word_suffix = kSuffix}, "train_bpe");
     return CLIPTokenizer::make(std::move(parts), config, "train_bpe");
   };
-  auto tokens = byte_tokens();
+  auto tokens = clip_byte_tokens();
   CLIPTokenizer plain = build(tokens, {});
   auto& stages = *plain.parts_;
   std::unordered_map<std::string, int64_t> counts;

@@ -1,15 +1,12 @@
 #include "scaffolding/tokenizers/clip_tokenizer.h"
 
-#include <filesystem>
-
+#include "scaffolding/tokenizers/clip_merges.h"
 #include "scaffolding/tokenizers/html_unescape.h"
 #include "scaffolding/tokenizers/pretrained.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 #include "scaffolding/tokenizers/unicode.h"
 
 namespace sf::tokenizers {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -67,8 +64,8 @@ struct CLIPDecoder final : Decoder {
   std::unique_ptr<Decoder> bytes;
 };
 
-Merges read_merges(const std::string& path) {
-  io::Bytes file = io::Bytes::map(path);
+Merges read_merges(const io::Bytes& file) {
+  const std::string& path = file.name;
   std::string_view text(file.size ? file.chars() : "", size_t(file.size));
   require_utf8(text, path.c_str());
   Merges merges;
@@ -85,6 +82,17 @@ Merges read_merges(const std::string& path) {
     merges.emplace_back(row.substr(0, space), row.substr(space + 1));
   }
   return merges;
+}
+
+std::unique_ptr<Tokenizer::Parts> bpe_parts(Vocabulary vocabulary, const Merges& merges, const TokenizerConfig& config,
+                                            const std::string& where, const std::string& merges_from) {
+  auto parts = std::make_unique<Tokenizer::Parts>();
+  std::string unk = config.unk_token ? config.unk_token->content : "<|endoftext|>";
+  SF_CHECK(vocabulary.id(unk), where, ": the vocabulary has no '", unk, "'");
+  parts->model =
+      std::make_unique<Bpe>(std::move(vocabulary), merges,
+                            BpeOptions{.unk_token = unk, .end_of_word_suffix = std::string(kSuffix)}, merges_from);
+  return parts;
 }
 
 }  // namespace
@@ -113,27 +121,38 @@ CLIPTokenizer CLIPTokenizer::make(std::unique_ptr<Parts> parts, TokenizerConfig 
   return CLIPTokenizer(std::move(parts));
 }
 
-CLIPTokenizer CLIPTokenizer::from_files(const std::string& vocab_path, const std::string& merges_path,
-                                        TokenizerConfig config) {
-  Json document = parse_json(io::Bytes::map(vocab_path));
-  auto parts = std::make_unique<Parts>();
-  std::string unk = config.unk_token ? config.unk_token->content : "<|endoftext|>";
-  Vocabulary vocabulary = read_vocabulary({document, vocab_path});
-  SF_CHECK(vocabulary.id(unk), vocab_path, ": the vocabulary has no '", unk, "'");
-  parts->model =
-      std::make_unique<Bpe>(std::move(vocabulary), read_merges(merges_path),
-                            BpeOptions{.unk_token = unk, .end_of_word_suffix = std::string(kSuffix)}, merges_path);
-  return make(std::move(parts), std::move(config), vocab_path);
+CLIPTokenizer CLIPTokenizer::of_files(const io::Bytes& vocab, const io::Bytes& merges, TokenizerConfig config) {
+  Json document = parse_json(vocab);
+  auto parts = bpe_parts(read_vocabulary({document, vocab.name}), read_merges(merges), config, vocab.name, merges.name);
+  return make(std::move(parts), std::move(config), vocab.name);
 }
 
-CLIPTokenizer CLIPTokenizer::from_pretrained(const std::string& folder, std::optional<TextCleaning> cleaning) {
-  TokenizerConfig config = read_tokenizer_config(folder);
+CLIPTokenizer CLIPTokenizer::from_files(const std::string& vocab_path, const std::string& merges_path,
+                                        TokenizerConfig config) {
+  return of_files(io::Bytes::map(vocab_path), io::Bytes::map(merges_path), std::move(config));
+}
+
+CLIPTokenizer CLIPTokenizer::built_in(TokenizerConfig config) {
+  constexpr const char* kWhere = "CLIPTokenizer";
+  ClipVocabulary clip = clip_vocabulary();
+  auto parts = bpe_parts(std::move(clip.vocabulary), clip.merges, config, kWhere, kWhere);
+  return make(std::move(parts), std::move(config), kWhere);
+}
+
+CLIPTokenizer CLIPTokenizer::from_pretrained(const TokenizerFiles& files, std::optional<TextCleaning> cleaning) {
+  TokenizerConfig config = read_tokenizer_config(files);
   config.text_cleaning = cleaning.value_or(config.text_cleaning);
-  std::string vocab = folder + "/vocab.json", merges = folder + "/merges.txt", json = folder + "/tokenizer.json";
-  if (fs::exists(vocab) && fs::exists(merges)) return from_files(vocab, merges, std::move(config));
-  SF_CHECK_AS(RuntimeError, fs::exists(json), "CLIPTokenizer: '", folder,
+  if (files.has("vocab.json") && files.has("merges.txt"))
+    return of_files(files.read("vocab.json"), files.read("merges.txt"), std::move(config));
+  if (!files.has("tokenizer.json") && !config.built_in_vocabulary.empty()) {
+    SF_CHECK(config.built_in_vocabulary == "clip", files.path("tokenizer_config.json"),
+             ": built_in_vocabulary must be clip, got '", config.built_in_vocabulary, "'");
+    return built_in(std::move(config));
+  }
+  SF_CHECK_AS(RuntimeError, files.has("tokenizer.json"), "CLIPTokenizer: '", files.where(),
               "' has neither vocab.json and merges.txt nor tokenizer.json");
-  Json document = parse_json(io::Bytes::map(json));
+  const std::string json = files.path("tokenizer.json");
+  Json document = parse_json(files.read("tokenizer.json"));
   JsonPart root(document, json);
   auto parts = std::make_unique<Parts>();
   auto bpe = make_bpe(root["model"]);
@@ -146,23 +165,18 @@ CLIPTokenizer CLIPTokenizer::from_pretrained(const std::string& folder, std::opt
   return make(std::move(parts), std::move(config), json);
 }
 
-void CLIPTokenizer::save_pretrained(const std::string& folder) const {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  SF_CHECK_AS(RuntimeError, !error, "save_pretrained: '", folder, "' cannot be made: ", error.message());
+FileTexts CLIPTokenizer::files() const {
   std::string vocab = "{", merges = "#version: 0.2\n";
   for (auto& [id, token] : vocabulary(false))
     vocab += (vocab.size() > 1 ? "," : "") + Json(token).dump() + ":" + std::to_string(id);
   vocab += "}\n";
   for (auto& [left, right] : static_cast<const Bpe&>(*parts_->model).merges()) merges += left + " " + right + "\n";
-  for (auto& [name, text] : {std::pair{"vocab.json", &vocab}, {"merges.txt", &merges}}) {
-    io::ReplacingFile file((fs::path(folder) / name).string());
-    file.write(text->data(), text->size());
-    file.commit();
-  }
   TokenizerConfig described = config();
   described.added_tokens = added_tokens();
-  write_tokenizer_config(described, "CLIPTokenizer", folder);
+  FileTexts out = tokenizer_config_files(described, "CLIPTokenizer");
+  out.emplace("vocab.json", std::move(vocab));
+  out.emplace("merges.txt", std::move(merges));
+  return out;
 }
 
 SF_TOKENIZER(CLIPTokenizer, "CLIPTokenizer, CLIPTokenizerFast", "merges.txt");

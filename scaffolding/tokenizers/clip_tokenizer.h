@@ -19,13 +19,14 @@ class CLIPTokenizer : public Tokenizer {
   // present (pad_token "!" is how SD 2 and SDXL's second encoder pad; without one it is end-of-text).
   // ValueError for wrong files.
   // `cleaning` stands over the file's "text_cleaning" ("transformers" or "openai", a key of our own).
-  static CLIPTokenizer from_pretrained(const std::string& folder, std::optional<TextCleaning> cleaning = {});
+  static CLIPTokenizer from_pretrained(const TokenizerFiles& files, std::optional<TextCleaning> cleaning = {});
   static CLIPTokenizer from_files(const std::string& vocab_path, const std::string& merges_path,
                                   TokenizerConfig config = {});
+  // CLIP's own vocabulary of 49408 tokens, which is compiled in (clip_merges.h).
+  static CLIPTokenizer built_in(TokenizerConfig config = {});
 
-  // Writes vocab.json, merges.txt, tokenizer_config.json and special_tokens_map.json; transformers reads them.
-  // The folder is made.
-  void save_pretrained(const std::string& folder) const override;
+  // vocab.json, merges.txt, tokenizer_config.json and special_tokens_map.json; transformers reads them.
+  FileTexts files() const override;
   const char* class_name() const override { return "CLIPTokenizer"; }
 
   int64_t bos_token_id() const { return *token_to_id(config().bos_token->content); }
@@ -35,6 +36,7 @@ class CLIPTokenizer : public Tokenizer {
  private:
   explicit CLIPTokenizer(std::unique_ptr<Parts> parts);
   static CLIPTokenizer make(std::unique_ptr<Parts> parts, TokenizerConfig config, const std::string& where);
+  static CLIPTokenizer of_files(const io::Bytes& vocab, const io::Bytes& merges, TokenizerConfig config);
   friend CLIPTokenizer train_bpe(const std::vector<std::string>& texts, const BpeTrainOptions& options);
 };
 

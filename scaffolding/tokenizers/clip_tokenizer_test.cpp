@@ -33,9 +33,11 @@ std::string whole_vocabulary() {
 
 class CLIPTokenizerTest : public io::TestFolder {
  protected:
-  CLIPTokenizer with_config(const std::string& source, const Json& config) const {
+  // source: "" for the vocabulary that is compiled in
+  CLIPTokenizer with_config(const std::string& source, Json config) const {
+    if (source.empty()) config["built_in_vocabulary"] = "clip";
     for (const char* name : {"vocab.json", "merges.txt"})
-      fs::copy_file(fs::path(source) / name, folder_ / name, fs::copy_options::overwrite_existing);
+      if (!source.empty()) fs::copy_file(fs::path(source) / name, folder_ / name, fs::copy_options::overwrite_existing);
     fs::remove(folder_ / "tokenizer_config.json");
     if (!config.empty()) write("tokenizer_config.json", config.dump());
     return CLIPTokenizer::from_pretrained(folder_.string());
@@ -71,6 +73,44 @@ TEST_F(CLIPTokenizerTest, gives_transformers_ids_with_the_whole_vocabulary) {
   std::string source = whole_vocabulary();
   if (source.empty()) GTEST_SKIP() << "CLIP's whole vocabulary is not here (SF_SHARED_DATA)";
   compare("full", source);
+}
+
+TEST_F(CLIPTokenizerTest, gives_transformers_ids_with_the_built_in_vocabulary) { compare("full", ""); }
+
+TEST_F(CLIPTokenizerTest, the_built_in_vocabulary_has_clips_ids) {
+  CLIPTokenizer tok = CLIPTokenizer::built_in();
+  EXPECT_EQ(tok.size(), 49408u);
+  EXPECT_EQ(tok.encode("a photo of a cat").ids, (std::vector<int64_t>{49406, 320, 1125, 539, 320, 2368, 49407}));
+  EXPECT_EQ(tok.token_to_id("!"), 0);
+  EXPECT_EQ(tok.token_to_id("in</w>"), 530);
+  EXPECT_EQ(tok.pad_token_id(), 49407);
+  EXPECT_EQ(tok.config().model_max_length, 77);
+  tok.save_pretrained(path("saved"));
+  EXPECT_EQ(CLIPTokenizer::from_pretrained(path("saved")).vocabulary(), tok.vocabulary());
+  write("tokenizer_config.json", R"({"built_in_vocabulary": "t5"})");
+  SF_EXPECT_ERROR(ValueError, "built_in_vocabulary must be clip, got 't5'",
+                  CLIPTokenizer::from_pretrained(folder_.string()));
+}
+
+TEST_F(CLIPTokenizerTest, the_built_in_vocabulary_is_the_published_one) {
+  std::string source = whole_vocabulary();
+  if (source.empty()) GTEST_SKIP() << "CLIP's whole vocabulary is not here (SF_SHARED_DATA)";
+  FileTexts built_in = CLIPTokenizer::built_in().files(), published = CLIPTokenizer::from_pretrained(source).files();
+  for (const char* name : {"vocab.json", "merges.txt"}) EXPECT_EQ(built_in.at(name), published.at(name)) << name;
+}
+
+TEST_F(CLIPTokenizerTest, reads_files_in_memory_as_those_of_a_folder) {
+  CLIPTokenizer tok = CLIPTokenizer::from_pretrained(kGolden + "clip_small");
+  FileTexts files = tok.files();
+  const CLIPTokenizer again = CLIPTokenizer::from_pretrained({"one.safetensors", files});
+  EXPECT_EQ(again.vocabulary(), tok.vocabulary());
+  EXPECT_EQ(again.encode("a photo of a cat").ids, tok.encode("a photo of a cat").ids);
+  files["merges.txt"] = "a b c\n";
+  SF_EXPECT_ERROR(ValueError, "one.safetensors/merges.txt: line 1 must be two tokens",
+                  CLIPTokenizer::from_pretrained({"one.safetensors", files}));
+  files["vocab.json"] = std::string(100, '[');
+  SF_EXPECT_ERROR(ValueError, "one.safetensors/vocab.json: it is nested more than 64 deep",
+                  CLIPTokenizer::from_pretrained({"one.safetensors", files}));
 }
 
 TEST_F(CLIPTokenizerTest, gives_the_ids_of_openai) {

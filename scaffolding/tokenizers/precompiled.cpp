@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "scaffolding/io/base64.h"
 #include "scaffolding/tokenizers/stages.h"
 #include "scaffolding/tokenizers/unicode.h"
 
@@ -12,27 +13,10 @@ namespace sf::tokenizers {
 
 namespace {
 
-std::string from_base64(const JsonPart& part) {
-  std::string out;
-  uint32_t bits = 0;
-  int held = 0;
-  for (char c : part.text()) {
-    int v = c >= 'A' && c <= 'Z'   ? c - 'A'
-            : c >= 'a' && c <= 'z' ? c - 'a' + 26
-            : c >= '0' && c <= '9' ? c - '0' + 52
-            : c == '+'             ? 62
-            : c == '/'             ? 63
-                                   : -1;
-    if (c == '=') break;
-    if (v < 0) part.refuse("must be base64");
-    bits = (bits << 6) | uint32_t(v);
-    held += 6;
-    if (held >= 8) {
-      held -= 8;
-      out += char((bits >> held) & 0xFF);
-    }
-  }
-  return out;
+std::string bytes_of(const JsonPart& part) {
+  std::optional<std::string> bytes = io::from_base64(part.text());
+  if (!bytes) part.refuse("must be base64");
+  return std::move(*bytes);
 }
 
 class Precompiled final : public Normalizer {
@@ -113,7 +97,7 @@ std::unique_ptr<Normalizer> make_precompiled(const std::string& charsmap, const 
 std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) {
   if (!part.has("precompiled_charsmap")) return make_precompiled("", part.where());
   JsonPart map = part["precompiled_charsmap"];
-  return make_precompiled(from_base64(map), map.where());
+  return make_precompiled(bytes_of(map), map.where());
 }
 
 }  // namespace sf::tokenizers

@@ -47,10 +47,10 @@ std::vector<std::string> tokenizer_classes() {
   return names;
 }
 
-std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& class_name, const std::string& folder) {
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& class_name, const TokenizerFiles& files) {
   const Class* c = find(class_name);
   SF_CHECK(c, "tokenizer: there is no class '", class_name, "'; there are ", known_classes());
-  return c->load(folder);
+  return c->load(files);
 }
 
 std::string tokenizer_class_of(const std::string& folder) {

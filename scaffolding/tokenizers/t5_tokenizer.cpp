@@ -1,6 +1,5 @@
 #include "scaffolding/tokenizers/t5_tokenizer.h"
 
-#include <filesystem>
 #include <set>
 
 #include "scaffolding/tokenizers/pretrained.h"
@@ -8,8 +7,6 @@
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 
 namespace sf::tokenizers {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -38,11 +35,10 @@ void name_special_tokens(TokenizerConfig& config) {
   if (!config.pad_token) config.pad_token = special("<pad>");
 }
 
-int64_t read_extra_ids(const std::string& folder) {
-  const std::string path = folder + "/tokenizer_config.json";
-  if (!fs::exists(path)) return T5Tokenizer::kExtraIds;
-  Json document = parse_json(io::Bytes::map(path));
-  JsonPart root(document, path);
+int64_t read_extra_ids(const TokenizerFiles& files) {
+  if (!files.has("tokenizer_config.json")) return T5Tokenizer::kExtraIds;
+  Json document = parse_json(files.read("tokenizer_config.json"));
+  JsonPart root(document, files.path("tokenizer_config.json"));
   return root.has("extra_ids") ? root["extra_ids"].integer(0, kMostExtraIds) : T5Tokenizer::kExtraIds;
 }
 
@@ -91,32 +87,27 @@ T5Tokenizer T5Tokenizer::from_sentencepiece(const io::Bytes& file, TokenizerConf
   return T5Tokenizer(std::move(parts), file, kSpiece, extra_ids);
 }
 
-T5Tokenizer T5Tokenizer::from_pretrained(const std::string& folder) {
-  TokenizerConfig config = read_tokenizer_config(folder);
-  const std::string json = folder + "/" + kJson, spiece = folder + "/" + kSpiece;
-  if (!fs::exists(json)) {
-    SF_CHECK_AS(RuntimeError, fs::exists(spiece), "T5Tokenizer: '", folder,
+T5Tokenizer T5Tokenizer::from_pretrained(const TokenizerFiles& files) {
+  TokenizerConfig config = read_tokenizer_config(files);
+  if (!files.has(kJson)) {
+    SF_CHECK_AS(RuntimeError, files.has(kSpiece), "T5Tokenizer: '", files.where(),
                 "' has neither tokenizer.json nor spiece.model");
-    return from_sentencepiece(io::Bytes::map(spiece), std::move(config), read_extra_ids(folder));
+    return from_sentencepiece(files.read(kSpiece), std::move(config), read_extra_ids(files));
   }
-  io::Bytes file = io::Bytes::map(json);
+  io::Bytes file = files.read(kJson);
   auto parts = read_tokenizer_json(file);
   name_special_tokens(config);
   parts->config = std::move(config);
-  parts->add_configured(json);
-  return T5Tokenizer(std::move(parts), std::move(file), kJson, read_extra_ids(folder));
+  parts->add_configured(file.name);
+  return T5Tokenizer(std::move(parts), std::move(file), kJson, read_extra_ids(files));
 }
 
-void T5Tokenizer::save_pretrained(const std::string& folder) const {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  SF_CHECK_AS(RuntimeError, !error, "save_pretrained: '", folder, "' cannot be made: ", error.message());
-  io::ReplacingFile file((fs::path(folder) / file_name_).string());
-  file.write(file_.data, size_t(file_.size));
-  file.commit();
+FileTexts T5Tokenizer::files() const {
   TokenizerConfig described = config();
   described.added_tokens = added_tokens();
-  write_tokenizer_config(described, "T5Tokenizer", folder, {{"extra_ids", extra_ids_}});
+  FileTexts out = tokenizer_config_files(described, "T5Tokenizer", {{"extra_ids", extra_ids_}});
+  out.emplace(file_name_, file_.size ? std::string(file_.chars(), size_t(file_.size)) : std::string());
+  return out;
 }
 
 SF_TOKENIZER(T5Tokenizer, "T5Tokenizer, T5TokenizerFast", "spiece.model");

@@ -16,15 +16,14 @@ class T5Tokenizer : public Tokenizer {
 
   // A folder with tokenizer.json, or spiece.model; tokenizer_config.json and special_tokens_map.json where present.
   // ValueError for wrong files.
-  static T5Tokenizer from_pretrained(const std::string& folder);
+  static T5Tokenizer from_pretrained(const TokenizerFiles& files);
   // spiece.model. extra_ids: tokens <extra_id_0>, <extra_id_1>, ... behind its vocabulary, the first with the largest
   // id, of which those count that it has.
   static T5Tokenizer from_sentencepiece(const io::Bytes& file, TokenizerConfig config = {},
                                         int64_t extra_ids = kExtraIds);
 
-  // Writes the file that was read, tokenizer_config.json and special_tokens_map.json; transformers reads them.
-  // The folder is made.
-  void save_pretrained(const std::string& folder) const override;
+  // The file that was read, tokenizer_config.json and special_tokens_map.json; transformers reads them.
+  FileTexts files() const override;
   const char* class_name() const override { return "T5Tokenizer"; }
 
  private:

@@ -121,6 +121,9 @@ TEST_F(T5TokenizerTest, a_tokenizer_json_goes_before_a_model) {
   EXPECT_EQ(tok.config().pad_token->content, "<pad>");
   tok.save_pretrained((folder_ / "saved").string());
   EXPECT_TRUE(fs::exists(folder_ / "saved/tokenizer.json") && !fs::exists(folder_ / "saved/spiece.model"));
+  T5Tokenizer model = T5Tokenizer::from_sentencepiece(io::Bytes::map(kGolden + "t5_small.model"));
+  model.save_pretrained((folder_ / "saved").string());  // over it: the file that would be read first goes
+  EXPECT_EQ(T5Tokenizer::from_pretrained((folder_ / "saved").string()).vocabulary(), model.vocabulary());
 }
 
 TEST_F(T5TokenizerTest, the_smallest_model_and_fields_that_are_not_known) {

@@ -1,8 +1,10 @@
 #include "scaffolding/tokenizers/tokenizer.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/replacing_folder.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 #include "scaffolding/tokenizers/unicode.h"
 
@@ -13,9 +15,35 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
+FileTexts Tokenizer::files() const {
+  fail<NotSupported>("save_pretrained: a ", class_name(),
+                     " cannot be written; copy the tokenizer.json that it was read from");
+}
+
+static constexpr const char* kJson = "tokenizer.json";
+
+// The file without which none of the others is read as a tokenizer.
+static std::string index_of(const FileTexts& texts) {
+  for (const char* name : {kJson, "merges.txt", "spiece.model"})
+    if (texts.contains(name)) return name;
+  return texts.begin()->first;
+}
+
 void Tokenizer::save_pretrained(const std::string& folder) const {
-  fail<NotSupported>("save_pretrained: a ", class_name(), " cannot be written to '", folder,
-                     "'; copy the tokenizer.json that it was read from");
+  const FileTexts texts = files();
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  SF_CHECK_AS(RuntimeError, !error, "save_pretrained: '", folder, "' cannot be made: ", error.message());
+  const std::filesystem::path into(folder);
+  io::ReplacingFolder whole(folder, index_of(texts));
+  for (auto& [name, text] : texts) {
+    io::ReplacingFile file((into / name).string());
+    file.write(text.data(), text.size());
+    file.commit();
+  }
+  // of an earlier save, and read before the others
+  if (!texts.contains(kJson)) io::ReplacingFolder::remove((into / kJson).string());
+  whole.commit();
 }
 
 std::optional<int64_t> Tokenizer::Parts::id(std::string_view token) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "scaffolding/io/file.h"
+#include "scaffolding/tokenizers/tokenizer_files.h"
 
 namespace sf::tokenizers {
 
@@ -60,11 +61,11 @@ struct TokenizerConfig {
   Side padding_side = Side::Right, truncation_side = Side::Right;
   TextCleaning text_cleaning = TextCleaning::Transformers;   // CLIPTokenizer's
   std::vector<std::pair<int64_t, AddedToken>> added_tokens;  // id -1: the vocabulary's, or the next free one
+  // CLIPTokenizer's, where no file has a vocabulary: "clip" for the one that is compiled in. A key of our own.
+  std::string built_in_vocabulary;
 };
 // ValueError naming file and rule for what is wrong in them; a file that is not there says nothing.
-TokenizerConfig read_tokenizer_config(const std::string& folder);
-void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class,
-                            const std::string& folder);
+TokenizerConfig read_tokenizer_config(const TokenizerFiles& files);
 
 class Tokenizer {
  public:
@@ -73,14 +74,15 @@ class Tokenizer {
   static Tokenizer from_json(const io::Bytes& file);
   static Tokenizer from_file(const std::string& path) { return from_json(io::Bytes::map(path)); }
   // A folder with tokenizer.json and, where present, tokenizer_config.json and special_tokens_map.json.
-  static Tokenizer from_pretrained(const std::string& folder);
+  static Tokenizer from_pretrained(const TokenizerFiles& files);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   virtual ~Tokenizer();
 
   virtual const char* class_name() const { return "PreTrainedTokenizerFast"; }  // transformers'
-  // Writes the files that from_pretrained reads. NotSupported of a tokenizer that was read from a tokenizer.json alone.
-  virtual void save_pretrained(const std::string& folder) const;
+  // The files that from_pretrained reads. NotSupported of a tokenizer that was read from a tokenizer.json alone.
+  virtual FileTexts files() const;
+  void save_pretrained(const std::string& folder) const;  // writes them; the folder is made
 
   // ValueError for a text that is not UTF-8 and for a max_length without room for the special tokens.
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;

@@ -1,7 +1,6 @@
 // tokenizer_config.json and special_tokens_map.json.
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 
@@ -62,12 +61,11 @@ Json described(const AddedToken& t) {
 
 }  // namespace
 
-TokenizerConfig read_tokenizer_config(const std::string& folder) {
+TokenizerConfig read_tokenizer_config(const TokenizerFiles& files) {
   TokenizerConfig config;
-  std::string path = folder + "/tokenizer_config.json";
-  if (std::filesystem::exists(path)) {
-    Json document = parse_json(io::Bytes::map(path));
-    JsonPart root(document, path);
+  if (files.has("tokenizer_config.json")) {
+    Json document = parse_json(files.read("tokenizer_config.json"));
+    JsonPart root(document, files.path("tokenizer_config.json"));
     read_special(root, config);
     if (root.has("model_max_length")) {
       JsonPart length = root["model_max_length"];
@@ -79,6 +77,7 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
     config.padding_side = side_of(root, "padding_side");
     config.truncation_side = side_of(root, "truncation_side");
     config.text_cleaning = cleaning_of(root);
+    config.built_in_vocabulary = root.text_or("built_in_vocabulary", "");
     if (root.has("added_tokens_decoder")) {
       JsonPart added = root["added_tokens_decoder"];
       if (!added.json().is_object()) added.refuse("must be an object of ids and tokens");
@@ -91,31 +90,24 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
     }
     read_extra(root, config);
   }
-  path = folder + "/added_tokens.json";  // transformers before version 4.34
-  if (std::filesystem::exists(path)) {
-    Json document = parse_json(io::Bytes::map(path));
-    for (auto& [id, token] : read_vocabulary({document, path}).sorted()) {
+  if (files.has("added_tokens.json")) {  // transformers before version 4.34
+    Json document = parse_json(files.read("added_tokens.json"));
+    for (auto& [id, token] : read_vocabulary({document, files.path("added_tokens.json")}).sorted()) {
       auto same = std::find_if(config.added_tokens.begin(), config.added_tokens.end(),
                                [&, &t = token](auto& known) { return known.second.content == t; });
       if (same == config.added_tokens.end()) config.added_tokens.emplace_back(id, AddedToken{.content = token});
     }
   }
-  path = folder + "/special_tokens_map.json";
-  if (std::filesystem::exists(path)) {
-    Json document = parse_json(io::Bytes::map(path));
-    read_special({document, path}, config);
-    read_extra({document, path}, config);
+  if (files.has("special_tokens_map.json")) {
+    Json document = parse_json(files.read("special_tokens_map.json"));
+    JsonPart root(document, files.path("special_tokens_map.json"));
+    read_special(root, config);
+    read_extra(root, config);
   }
   return config;
 }
 
-void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class,
-                            const std::string& folder) {
-  write_tokenizer_config(config, tokenizer_class, folder, Json::object());
-}
-
-void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class,
-                            const std::string& folder, const Json& more) {
+FileTexts tokenizer_config_files(const TokenizerConfig& config, const std::string& tokenizer_class, const Json& more) {
   nlohmann::ordered_json document, map;
   auto& added = document["added_tokens_decoder"] = nlohmann::ordered_json::object();
   for (auto& [id, token] : config.added_tokens) {
@@ -136,12 +128,7 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
   if (config.text_cleaning == TextCleaning::OpenAI) document["text_cleaning"] = "openai";
   for (auto& [key, value] : more.items()) document[key] = value;
   document["tokenizer_class"] = tokenizer_class;
-  for (auto& [name, json] : {std::pair{"tokenizer_config.json", &document}, {"special_tokens_map.json", &map}}) {
-    io::ReplacingFile file((std::filesystem::path(folder) / name).string());
-    std::string text = json->dump(2) + "\n";
-    file.write(text.data(), text.size());
-    file.commit();
-  }
+  return {{"tokenizer_config.json", document.dump(2) + "\n"}, {"special_tokens_map.json", map.dump(2) + "\n"}};
 }
 
 void Tokenizer::Parts::add_configured(const std::string& where) {

@@ -100,10 +100,10 @@ std::unique_ptr<Tokenizer::Parts> read_tokenizer_json(const io::Bytes& file) {
 
 Tokenizer Tokenizer::from_json(const io::Bytes& file) { return Tokenizer(read_tokenizer_json(file)); }
 
-Tokenizer Tokenizer::from_pretrained(const std::string& folder) {
-  Tokenizer out = from_file(folder + "/tokenizer.json");
-  out.parts_->config = read_tokenizer_config(folder);
-  out.parts_->add_configured(folder + "/tokenizer_config.json");
+Tokenizer Tokenizer::from_pretrained(const TokenizerFiles& files) {
+  Tokenizer out = from_json(files.read("tokenizer.json"));
+  out.parts_->config = read_tokenizer_config(files);
+  out.parts_->add_configured(files.path("tokenizer_config.json"));
   return out;
 }
 

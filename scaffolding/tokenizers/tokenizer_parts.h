@@ -35,8 +35,8 @@ struct Tokenizer::Parts {
 
 AddedToken read_added_token(const JsonPart& part, bool special);
 std::unique_ptr<Tokenizer::Parts> read_tokenizer_json(const io::Bytes& file);
-// As the public one, with entries of one class alone.
-void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class,
-                            const std::string& folder, const Json& more);
+// tokenizer_config.json and special_tokens_map.json; more: entries of one class alone.
+FileTexts tokenizer_config_files(const TokenizerConfig& config, const std::string& tokenizer_class,
+                                 const Json& more = Json::object());
 
 }  // namespace sf::tokenizers

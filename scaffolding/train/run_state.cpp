@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/json_error.h"
 #include "scaffolding/train/appending_file.h"
 
 namespace sf::train {
@@ -60,7 +61,7 @@ RunState load_run_state(const std::string& path) {
     for (auto& [name, e] : j.at("best").items())
       s.best[name] = {e.at("lowest"), e.at("highest"), e.at("lowest_step"), e.at("highest_step")};
   } catch (const Json::exception& e) {
-    fail(path, ": is no trainer_state.json: ", e.what());
+    fail(path, ": is no trainer_state.json: ", io::json_error(e));
   }
   SF_CHECK(s.step >= 0 && s.epoch >= 0 && s.samples >= 0 && s.loss_steps >= 0 && s.ema_step >= 0, path,
            ": counts must not be negative");

@@ -69,6 +69,10 @@ def pickled(program):
     return b"\x80\x02" + program + b"."
 
 
+# Sizes whose product in 64 bits is another number.
+OVERFLOWING = {"zero": (2**32, 2**32), "four": (2**62 + 1, 4), "minus_one": (2**32 - 1, 2**32 + 1)}
+
+
 def archive(program, data=b"\0" * 16, root="archive", compression=zipfile.ZIP_STORED, extra=()):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as z:
@@ -129,6 +133,8 @@ def torch_files():
     bad("tensor_stride_negative.pt", archive(tensor(size=(2,), stride=(-1,))), "lies outside of its storage")
     bad("tensor_stride_overflow.pt", archive(tensor(size=(2**40, 2), stride=(2**40, 1))), "lies outside of its storage")
     bad("tensor_size_negative.pt", archive(tensor(size=(-4,))), "lies outside of its storage")
+    for what, size in OVERFLOWING.items():
+        bad(f"tensor_overflow_{what}.pt", archive(tensor(size=size, stride=(0, 0))), "more bytes than fit")
     bad("tensor_strides_missing.pt", archive(tensor(size=(2, 2))), "sizes [2, 2] and strides [1]")
     bad("tensor_dims.pt", archive(tensor(size=(1,) * 13, stride=(1,) * 13)), "13 dimensions")
     bad("tensor_bool.pt", archive(tensor(kind="BoolStorage", numel=16), data=b"\2" * 16), "other than 0 and 1")
@@ -361,6 +367,31 @@ def lora_files(add):
     add("lora", "old.safetensors", safetensors(old))
 
 
+def packed_files(add):
+    """A pipeline's files in the metadata, with a tokenizer of two bytes."""
+    index = {
+        "_class_name": "StableDiffusionPipeline",
+        "_guidance_scale": 2.5,
+        "unet": ["diffusers", "UNet2DConditionModel"],
+        "scheduler": ["diffusers", "DDIMScheduler"],
+        "tokenizer": ["transformers", "CLIPTokenizer"],
+        "safety_checker": [None, None],
+    }
+    tokens = ["a", "b", "a</w>", "b</w>", "ab</w>", "<|startoftext|>", "<|endoftext|>"]
+    files = {
+        "model_index.json": json.dumps(index),
+        "unet/config.json": '{"_class_name": "UNet2DConditionModel", "in_channels": 4}',
+        "scheduler/scheduler_config.json": '{"_class_name": "DDIMScheduler"}',
+        "tokenizer/vocab.json": json.dumps({token: i for i, token in enumerate(tokens)}),
+        "tokenizer/merges.txt": "#version: 0.2\na b</w>\n",
+        "tokenizer/tokenizer_config.json": '{"pad_token": "a", "model_max_length": 8}',
+    }
+    metadata = {"format": "pt", **{f"scaffolding:{path}": text for path, text in files.items()}}
+    add("packed_files", "text.safetensors", safetensors({"unet.conv_in.bias": ("F16", [2])}, metadata))
+    metadata["scaffolding-base64:tokenizer/added_tokens.bin"] = "AAEC/w=="
+    add("packed_files", "bytes.safetensors", safetensors({"unet.conv_in.bias": ("F16", [2])}, metadata))
+
+
 def corpus():
     def add(target, name, data):
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -377,6 +408,9 @@ def corpus():
     with zipfile.ZipFile(CHECKPOINTS / "zip.pt") as z:
         add("pickle", "everything.pkl", z.read("zip/data.pkl"))
     add("torch_file", "small.pt", archive(tensor()))
+    add("torch_file", "broadcast.pt", archive(tensor(size=(3, 4), stride=(0, 1))))
+    for what, size in OVERFLOWING.items():
+        add("torch_file", f"overflow_{what}.pt", archive(tensor(size=size, stride=(0, 0))))
     add("torch_file", "deflated.pt", archive(tensor(), compression=zipfile.ZIP_DEFLATED))
     add("zip", "stored.zip", zipfile_bytes({"a": b"hello", "b/c": b""}))
     add("pickle", "small.pkl", pickled(b"}(" + text("a") + b"](K\x01N\x88e" + text("b") + tensor() + b"u"))
@@ -405,6 +439,7 @@ def corpus():
     )
     add("safetensors", "two.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\0" * 9)
     lora_files(add)
+    packed_files(add)
     header = json.dumps({"w": {"dtype": "U16", "shape": [], "data_offsets": [0, 2]}})
     add("safetensors", "wide.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\1\2")
     add(

@@ -239,6 +239,35 @@ def test_convert(program, model, tmp_path):
     assert not (tmp_path / "b.safetensors").exists()
 
 
+def test_any_model_is_one_file(program, model, tmp_path):
+    one, offline = tmp_path / "one.safetensors", os.environ | {"HF_HUB_OFFLINE": "1"}
+    done = program("convert", model, one)
+    assert done.returncode == 0 and done.stdout.strip() == str(one), done.stderr
+
+    def picture(of, name):
+        drawn = program(
+            "txt2img", "red square", "-m", of, "--steps", 2, "--seed", 3, "-o", tmp_path / name, "-q", env=offline
+        )
+        assert drawn.returncode == 0, drawn.stderr
+        return sf.io.read_image(str(tmp_path / name))
+
+    want = picture(model, "folder.png")
+    assert (picture(one, "one.png") == want).all().item()
+    again = program("convert", one, tmp_path / "again", env=offline)
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "again/model_index.json").read_text())["_guidance_scale"] == 4
+    assert (picture(tmp_path / "again", "again.png") == want).all().item()
+    assert program("convert", one, tmp_path / "wide.safetensors", "--dtype", "float32").returncode == 0
+    assert (picture(tmp_path / "wide.safetensors", "wide.png") == want).all().item()
+    shown = program("inspect", one).stdout
+    assert "  brings unet/config.json, " in shown and "  brings tokenizer/merges.txt, " in shown
+    refused(program("convert", model, tmp_path / "one.ckpt"), "give it a name that ends in .safetensors")
+    # another program wrote only the weights
+    bare = tmp_path / "bare.safetensors"
+    sf.safetensors.save_file(load_file(str(one)), str(bare))
+    refused(program("txt2img", "red square", "-m", bare, "-q"), "bare.safetensors: ")
+
+
 def test_inspect(program, model, tmp_path):
     done = program("inspect", model)
     assert "StableDiffusionPipeline" in done.stdout and "safetensors" in done.stdout

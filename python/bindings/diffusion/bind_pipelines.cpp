@@ -14,7 +14,6 @@
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/diffusion/pipelines/pipelines.h"
-#include "scaffolding/tokenizers/pretrained.h"
 
 namespace sf::py {
 
@@ -392,10 +391,24 @@ void bind_pipelines(nb::module_& core) {
                                        .file = {.prediction_type = prediction_type, .extract_ema = extract_ema}});
       }))
       .def("steps", &plan_of)
+      .def("tokenizer",  // what goes with the file; None for one of a folder
+           [](const LoadPlan& plan, const std::string& name) -> std::shared_ptr<tokenizers::Tokenizer> {
+             for (auto& c : plan.components)
+               if (c.name == name) return std::const_pointer_cast<tokenizers::Tokenizer>(c.tokenizer);
+             return nullptr;
+           })
       .def_prop_ro(
           "file", [](const LoadPlan& plan) { return plan.file.get(); }, nb::rv_policy::reference_internal);
-  m.def("tokenizer_class_of", &tokenizers::tokenizer_class_of);
   m.def("save_index", &save_index);
+  m.def(
+      "save_single_file",
+      [](const std::string& class_name, nb::dict parts, const std::string& path, nb::handle dtype) {
+        std::optional<DType> wanted;
+        if (!dtype.is_none() && !to_dtype(dtype.ptr(), wanted.emplace()))
+          wrong_argument("save_single_file", "torch_dtype", "a dtype", dtype.ptr());
+        save_single_file(*pipeline_of(class_name, parts), path, wanted);
+      },
+      nb::arg("class_name"), nb::arg("parts"), nb::arg("path"), nb::arg("dtype").none());
 }
 
 }  // namespace sf::py

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <memory>
 
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/io/bind_object.h"
@@ -17,6 +18,7 @@
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
+#include "scaffolding/io/replacing_folder.h"
 #include "scaffolding/io/upload_ring.h"
 
 namespace sf::py {
@@ -111,6 +113,23 @@ std::string save_sharded(const TensorMap& tensors, const std::string& path, uint
   return io::save_sharded_safetensors(tensors, path, max_shard_size, metadata);
 }
 
+void save_bytes(nb::bytes content, nb::handle f) {
+  save_to(f, [&](io::Sink& sink) { sink.write(content.c_str(), content.size()); });
+}
+
+// `with _ReplacingFolder(folder, index):` what its block writes below the folder on this thread replaces what is there
+// as a whole, or not at all where the block raises.
+struct FolderBlock {
+  std::string folder, index;
+  std::unique_ptr<io::ReplacingFolder> files;
+
+  void enter() { files = std::make_unique<io::ReplacingFolder>(folder, index); }
+  void exit(nb::handle error, nb::handle, nb::handle) {
+    auto held = std::move(files);
+    if (held && error.is_none()) held->commit();
+  }
+};
+
 TensorMap load_npz(nb::handle source) {
   io::NpzFile file(bytes_of(source));
   TensorMap out;
@@ -126,6 +145,15 @@ void bind_io(nb::module_& m) {
   m.def("_save_safetensors", &save_safetensors, nb::arg("tensors"), nb::arg("f"), nb::arg("metadata"));
   m.def("_save_sharded", &save_sharded, nb::arg("tensors"), nb::arg("path"), nb::arg("max_shard_size"),
         nb::arg("metadata"));
+  m.def("_save_bytes", &save_bytes, nb::arg("content"), nb::arg("f"));
+  nb::class_<FolderBlock>(m, "_ReplacingFolder")
+      .def("__init__",
+           [](FolderBlock* self, std::string folder, std::string index) {
+             new (self) FolderBlock{std::move(folder), std::move(index), nullptr};
+           })
+      .def("__enter__", &FolderBlock::enter)
+      .def("__exit__", &FolderBlock::exit, nb::arg("type").none(), nb::arg("value").none(),
+           nb::arg("traceback").none());
   m.def("_load_npy", [](nb::handle source) { return io::load_npy(bytes_of(source)); });
   m.def("_save_npy", &save_npy, nb::arg("array"), nb::arg("f"));
   m.def("_load_npz", &load_npz);

@@ -43,7 +43,6 @@ void bind_single_file(nb::module_& m) {
           nb::arg("path"), nb::arg("configs") = nb::dict(), nb::arg("prediction_type") = "",
           nb::arg("parts") = std::vector<std::string>(), nb::arg("extract_ema") = false)
       .def_prop_ro("kind", [](const SingleFile& f) { return f.kind().name; })
-      .def_prop_ro("repository", [](const SingleFile& f) { return f.kind().repository; })
       .def("model_index", [](const SingleFile& f) { return to_python(f.model_index()); })
       .def("parts",
            [](const SingleFile& f) {
@@ -83,7 +82,6 @@ void bind_single_file(nb::module_& m) {
         return rows_of(single_file_names(p, config.empty() ? p.config : from_python(config)));
     fail("single file: ", kind, " has no part '", part, "' with tensors");
   });
-  m.def("_single_file_kind_of", [](nb::dict unet_config) { return kind_of_unet(from_python(unet_config)).name; });
   m.def("_to_single_file",
         [](const std::string& kind, const std::map<std::string, std::map<std::string, Tensor>>& parts,
            nb::dict configs) { return to_single_file(kind, parts, configs_of(configs)); });

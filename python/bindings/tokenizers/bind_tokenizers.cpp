@@ -108,6 +108,15 @@ void bind_tokenizers(nb::module_& m) {
                 vocab, merges, {.text_cleaning = cleaning_named(cleaning).value_or(TextCleaning::Transformers)});
           },
           nb::arg("vocab"), nb::arg("merges"), nb::arg("text_cleaning") = nb::none())
+      .def_static(
+          "built_in",
+          [](const std::optional<std::string>& pad_token, const std::optional<std::string>& cleaning) {
+            TokenizerConfig config;
+            if (pad_token) config.pad_token = {.content = *pad_token, .normalized = false, .special = true};
+            config.text_cleaning = cleaning_named(cleaning).value_or(TextCleaning::Transformers);
+            return CLIPTokenizer::built_in(std::move(config));
+          },
+          nb::arg("pad_token").none(), nb::arg("text_cleaning").none())
       .def("save_pretrained", &CLIPTokenizer::save_pretrained);
   nb::class_<T5Tokenizer, Tokenizer>(m, "_T5Tokenizer")
       .def_static("from_pretrained", [](const std::string& folder) { return T5Tokenizer::from_pretrained(folder); })

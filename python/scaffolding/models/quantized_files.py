@@ -54,20 +54,17 @@ def save(model, folder, variant, safe_serialization, max_shard_size):
         state |= nf4_entries(state, name, layers[name], model.dtype)
     config = json.loads(model.to_json_string())
     config["quantization_config"] = _nf4_config(model, layers) if of_nf4 else _float8_config(layers)
-    os.makedirs(folder, exist_ok=True)
     stem = _models.weights_stem(model)
-    _core._save_sharded(
-        state,
-        os.path.join(folder, f"{stem}.{variant}.safetensors" if variant else f"{stem}.safetensors"),
-        max_shard_size,
-        {"format": "pt"},
-    )
-    path = os.path.join(folder, "config.json")
-    with open(path + ".tmp", "w", encoding="utf-8") as f:
-        f.write(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(path + ".tmp", path)
+    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    with _core._ReplacingFolder(folder, "config.json"):
+        os.makedirs(folder, exist_ok=True)
+        _core._save_sharded(
+            state,
+            os.path.join(folder, f"{stem}.{variant}.safetensors" if variant else f"{stem}.safetensors"),
+            max_shard_size,
+            {"format": "pt"},
+        )
+        _core._save_bytes(text.encode(), os.path.join(folder, "config.json"))
 
 
 def nf4_entries(state, name, layer, dtype):

@@ -229,7 +229,8 @@ class CLIPTokenizer(Tokenizer):
 
     CLIPTokenizer.from_pretrained(folder) reads vocab.json and merges.txt, or tokenizer.json, and what
     tokenizer_config.json and special_tokens_map.json say (a pad_token of "!" is how SD 2 and SDXL's second encoder
-    pad); CLIPTokenizer(vocab_file, merges_file).
+    pad); CLIPTokenizer(vocab_file, merges_file). CLIPTokenizer.built_in() needs no file: CLIP's own vocabulary, with
+    which all of Stable Diffusion's text encoders were trained, is part of the library.
 
     text_cleaning: "transformers" (NFC; its ids), or "openai": that of OpenAI's and OpenCLIP's own tokenizers, which
     turn HTML's character references (&lt;) into characters and know no NFC. It is saved with the tokenizer.
@@ -251,6 +252,13 @@ class CLIPTokenizer(Tokenizer):
                 _existing(os.path.join(folder, subfolder) if subfolder else folder), text_cleaning
             )
         )
+
+    @classmethod
+    def built_in(cls, *, pad_token=None, text_cleaning=None):
+        """CLIP's own vocabulary, 49408 tokens. pad_token: "!" for SD 2 and SDXL's second encoder; None for
+        "<|endoftext|>".
+        """
+        return cls(_core._CLIPTokenizer.built_in(pad_token, text_cleaning))
 
     @classmethod
     def from_file(cls, path):

@@ -7,14 +7,20 @@
 #include <unordered_map>
 
 #include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/core/memory_room.h"
 #include "scaffolding/core/scratch.h"
 
 namespace sf::cpu::onednn {
 
 using dnnl::memory;
 
+// Where an allocation fails in it, the library goes on with a null pointer.
+constexpr size_t kRoomOfAPrimitive = size_t(16) << 20;  // code of several kernels, and what writes it
+constexpr size_t kRoomOfACall = size_t(1) << 20;
+
 const dnnl::engine& engine() {
   static const dnnl::engine* e = [] {
+    require_room(kRoomOfAPrimitive, "oneDNN");
     // Before the first primitive: SF_ISA limits the library as it limits our own kernels.
     switch (best()) {
       case Isa::base: dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41); break;
@@ -100,6 +106,7 @@ std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx
   std::lock_guard guard(c.lock);
   if (auto at = c.map.find(name); at != c.map.end()) return at->second;
   if (c.map.size() >= kMaxPrimitives) c.map.clear();
+  require_room(kRoomOfAPrimitive, "oneDNN");
   auto made = std::make_shared<Compiled>();
   try {
     build(ctx, *made);
@@ -112,6 +119,7 @@ std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx
 }
 
 void run(const Compiled& c, std::initializer_list<Arg> args) {
+  require_room(kRoomOfACall, "oneDNN");
   std::unordered_map<int, memory> map;
   for (const Arg& a : args) map.emplace(a.index, a.memory);
   if (size_t bytes = c.scratchpad.get_size())
@@ -121,6 +129,7 @@ void run(const Compiled& c, std::initializer_list<Arg> args) {
 }
 
 void reorder(const memory& from, const memory& to) {
+  require_room(kRoomOfAPrimitive, "oneDNN");
   dnnl::stream s = stream();
   dnnl::reorder(from, to).execute(s, const_cast<memory&>(from), const_cast<memory&>(to));
   s.wait();

@@ -7,6 +7,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/hub/model_folder.h"
 #include "scaffolding/io/object_entries.h"
+#include "scaffolding/io/replacing_folder.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/closest.h"
 #include "scaffolding/tokenizers/pretrained.h"
@@ -37,7 +38,10 @@ PipelineIndex read_pipeline_index(const std::string& folder) {
   std::error_code error;
   SF_CHECK(fs::is_regular_file(path, error), "pipeline: there is no file ", path, "; a pipeline's folder holds ",
            kIndexFile, " and a folder for each component");
-  io::Object dict = io::read_config_file(path);
+  return parse_pipeline_index(io::read_config_file(path), path);
+}
+
+PipelineIndex parse_pipeline_index(const io::Object& dict, const std::string& path) {
   PipelineIndex index;
   auto* name = dict.find("_class_name");
   SF_CHECK(name && name->is(io::Object::String), path, ": has no _class_name");
@@ -70,6 +74,10 @@ void write_pipeline_index(const PipelineIndex& index, const std::string& folder)
   std::error_code error;
   fs::create_directories(folder, error);
   SF_CHECK(fs::is_directory(folder, error), "pipeline: cannot make the folder ", folder);
+  io::write_config_file(pipeline_index_dict(index), (fs::path(folder) / kIndexFile).string());
+}
+
+io::Object pipeline_index_dict(const PipelineIndex& index) {
   // diffusers reads the version to know which old mistakes a file may have.
   std::vector<io::Object> items{"_class_name", io::Object(std::string_view(index.class_name)), "_diffusers_version",
                                 "0.31.0"};
@@ -80,8 +88,7 @@ void write_pipeline_index(const PipelineIndex& index, const std::string& folder)
     items.insert(items.end(), {io::Object(std::string_view(row.name)),
                                io::Object::container(io::Object::List, {text(row.library), text(row.class_name)})});
   }
-  io::write_config_file(io::Object::container(io::Object::Dict, std::move(items)),
-                        (fs::path(folder) / kIndexFile).string());
+  return io::Object::container(io::Object::Dict, std::move(items));
 }
 
 ComponentKind component_kind(const PipelineIndex::Row& row) {
@@ -137,6 +144,15 @@ bool fits(const ComponentSlot& slot, ComponentKind kind) {
   return kind == ComponentKind::Tokenizer && slot.as<Ref<const tokenizers::Tokenizer>>();
 }
 
+void check_class(const PipelineEntry& entry, const std::string& component, const std::string& class_name,
+                 const std::string& where) {
+  try {
+    entry.check_type(component, class_name.c_str());
+  } catch (const TypeError& e) {
+    fail(where, ": ", e.what());
+  }
+}
+
 }  // namespace
 
 LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
@@ -186,17 +202,32 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
       source.class_name = models::model_class(row->class_name, source.config);
       source.variant = variant_of(*row);
     }
-    try {
-      plan.entry->check_type(slot.name, source.class_name.c_str());
-    } catch (const TypeError& e) {
-      fail(where, ": ", e.what());
-    }
+    check_class(*plan.entry, slot.name, source.class_name, where);
     plan.components.push_back(std::move(source));
   }
   plan.config = fields_in(*plan.entry, index.config);
   plan.guidance_scale = index.guidance_scale;
   return plan;
 }
+
+namespace {
+
+// The tokenizer that goes with a file: its own, or that of its kind, whose ids its text encoder must know.
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_for(const models::SingleFile& file, const std::string& path,
+                                                           const std::string& name, const io::Object* encoder) {
+  auto& known = file.kind().tokenizers;
+  auto found = std::find_if(known.begin(), known.end(), [&](auto& t) { return t.name == name; });
+  if (found == known.end()) return nullptr;
+  auto made = tokenizers::load_tokenizer(found->class_name, {in_folder(path, name), found->files});
+  const io::Object* ids = encoder && !file.has_configs() ? encoder->find("vocab_size") : nullptr;
+  SF_CHECK(!ids || !ids->is(io::Object::Int) || ids->as_int() >= int64_t(made->size()),
+           "from_single_file: the text encoder of ", path, " knows ", ids->as_int(), " tokens, and the ", name,
+           " of such models has ", made->size(), ": its own is another one; pass ", name,
+           "= or config=folder (convert --config)");
+  return made;
+}
+
+}  // namespace
 
 LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& o) {
   std::error_code error;
@@ -217,16 +248,28 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
   }
   plan.file = std::make_shared<models::SingleFile>(path, options);
   const io::Object index = plan.file->model_index();
+  // What a file brings along is a stranger's.
+  const bool checked = plan.file->has_configs();
+  if (checked) plan.guidance_scale = parse_pipeline_index(index, path).guidance_scale;
   plan.entry = &pipeline_entry(o.class_name.empty() ? index.find("_class_name")->text() : o.class_name);
   plan.config = fields_in(*plan.entry, index);
   auto& parts = plan.file->parts();
   auto part_of = [&](const std::string& name) {
     return std::find_if(parts.begin(), parts.end(), [&](auto& p) { return p.name == name; });
   };
+  auto is_left_out = [&](const std::string& name) {  // [null, null]
+    const io::Object* row = checked ? index.find(name) : nullptr;
+    return row && row->is_sequence() && row->items()[1].is(io::Object::None);
+  };
   auto made = plan.entry->make();
   for (auto& slot : made->components()) {
     if (is_one_of(slot.name, o.passed)) continue;
     auto part = part_of(slot.name);
+    if (checked && part != parts.end()) {
+      SF_CHECK(fits(slot, component_kind({part->name, part->library, part->class_name})), path, ": '", slot.name,
+               "' cannot be a ", part->class_name);
+      check_class(*plan.entry, slot.name, part->class_name, path);
+    }
     if (slot.as<Ref<Scheduler>>()) {
       if (of_config(slot.name))
         plan.components.push_back(
@@ -236,40 +279,38 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
                                    .kind = ComponentKind::Scheduler,
                                    .class_name = part->class_name,
                                    .config = part->config});
+      else SF_CHECK(is_left_out(slot.name), "from_single_file: ", path, " has no ", slot.name);
     } else if (slot.as<Ref<const tokenizers::Tokenizer>>()) {
       // A tokenizer goes with the text encoder of its number.
       const std::string encoder = "text_encoder" + slot.name.substr(std::string("tokenizer").size());
-      if (part_of(encoder) == parts.end() && !is_one_of(encoder, o.passed)) continue;
-      const std::string folder = of_config(slot.name) ? in_folder(o.config, slot.name) : "";
-      plan.components.push_back({.name = slot.name,
-                                 .kind = ComponentKind::Tokenizer,
-                                 .class_name = folder.empty() ? "" : tokenizers::tokenizer_class_of(folder),
-                                 .folder = folder});
+      auto knows = part_of(encoder);
+      if (!checked && knows == parts.end() && !is_one_of(encoder, o.passed)) continue;
+      ComponentSource source{.name = slot.name, .kind = ComponentKind::Tokenizer};
+      if (of_config(slot.name)) {
+        source.folder = in_folder(o.config, slot.name);
+        source.class_name = tokenizers::tokenizer_class_of(source.folder);
+      } else {
+        source.tokenizer = tokenizer_for(*plan.file, path, slot.name, knows == parts.end() ? nullptr : &knows->config);
+        if (!source.tokenizer && is_left_out(slot.name)) continue;
+        SF_CHECK(source.tokenizer, "from_single_file: ", path, " has no ", slot.name, "; pass ", slot.name,
+                 "= or config=folder");
+        source.class_name = source.tokenizer->class_name();
+      }
+      plan.components.push_back(std::move(source));
     } else if (part != parts.end()) {
       plan.components.push_back({.name = slot.name, .kind = ComponentKind::Model, .class_name = part->class_name});
     } else {
-      SF_CHECK(plan.entry->is_optional(slot.name), plan.entry->name, ".from_single_file: ", path, " is a ",
-               plan.file->kind().name, " checkpoint and has no '", slot.name, "'");
+      SF_CHECK(plan.entry->is_optional(slot.name) || is_left_out(slot.name), plan.entry->name,
+               ".from_single_file: ", path, " is a ", plan.file->kind().name, " checkpoint and has no '", slot.name,
+               "'");
     }
   }
   return plan;
 }
 
-std::string tokenizer_folder(const LoadPlan& plan, const std::string& name, io::HubOptions hub) {
-  const std::string& repository = plan.file->kind().repository;
-  hub.allow_patterns = {name + "/*"};
-  try {
-    return in_folder(io::snapshot_download(repository, hub), name);
-  } catch (const Error& e) {
-    fail<RuntimeError>("from_single_file: the checkpoint has no ", name, ", and ", repository, " cannot be had; pass ",
-                       name, "= or config=folder: ", e.what());
-  }
-}
-
 // ---- loading
 
-static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how,
-                                  const io::HubOptions& hub) {
+static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how) {
   LoadedPipeline out{plan.entry->make(), plan.ignored};
   auto ring = io::UploadRing::of(how.device);  // one for all components
   auto slots = out.pipeline->components();
@@ -280,9 +321,8 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
           source.folder.empty() ? make_scheduler(source.class_name, source.config) : load_scheduler(source.folder);
       *slot.as<Ref<Scheduler>>() = std::move(made);
     } else if (source.kind == ComponentKind::Tokenizer) {
-      const std::string folder = source.folder.empty() ? tokenizer_folder(plan, source.name, hub) : source.folder;
-      *slot.as<Ref<const tokenizers::Tokenizer>>() = tokenizers::load_tokenizer(
-          source.class_name.empty() ? tokenizers::tokenizer_class_of(folder) : source.class_name, folder);
+      *slot.as<Ref<const tokenizers::Tokenizer>>() =
+          source.tokenizer ? source.tokenizer : tokenizers::load_tokenizer(source.class_name, source.folder);
     } else {
       models::LoadModelOptions options = how;
       options.variant = source.variant;
@@ -300,18 +340,19 @@ LoadedPipeline load_pipeline(const std::string& name_or_folder, const LoadPipeli
   std::string folder = io::resolve_model_folder(
       name_or_folder, {.hub = o.hub, .variant = o.variant, .use_safetensors = o.use_safetensors});
   return carried_out(plan_pipeline(folder, {.class_name = o.class_name, .variant = o.variant}),
-                     {.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors}, o.hub);
+                     {.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors});
 }
 
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& o) {
   SingleFilePlanOptions options{.config = o.config,
                                 .file = {.prediction_type = o.prediction_type, .extract_ema = o.extract_ema}};
   return carried_out(plan_single_file(io::resolve_model_file(path_or_link, o.hub), options),
-                     {.dtype = o.dtype, .device = o.device}, o.hub);
+                     {.dtype = o.dtype, .device = o.device});
 }
 
 void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const models::SaveModelOptions& options) {
   auto& pipeline = const_cast<DiffusionPipeline&>(p);
+  io::ReplacingFolder files(folder, kIndexFile);
   PipelineIndex index{.class_name = p.name(),
                       .guidance_scale = p.advised_guidance_scale,
                       .config = io::write_fields(pipeline.fields())};
@@ -333,6 +374,7 @@ void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const 
     index.rows.push_back(std::move(row));
   }
   write_pipeline_index(index, folder);
+  files.commit();
 }
 
 }  // namespace sf::diffusion

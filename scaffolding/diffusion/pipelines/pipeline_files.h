@@ -21,7 +21,9 @@ struct PipelineIndex {
 };
 // ValueError naming file and entry for what is none.
 PipelineIndex read_pipeline_index(const std::string& folder);
+PipelineIndex parse_pipeline_index(const io::Object& dict, const std::string& path);
 void write_pipeline_index(const PipelineIndex& index, const std::string& folder);  // the folder is made
+io::Object pipeline_index_dict(const PipelineIndex& index);                        // as it is written
 
 enum class ComponentKind : uint8_t { None, Model, Scheduler, Tokenizer };
 // ValueError naming the row for a class that is not known.
@@ -33,10 +35,10 @@ struct ComponentSource {
   std::string name;
   ComponentKind kind = ComponentKind::None;
   std::string class_name;
-  std::string
-      folder;  // ""; of a model in the single file, of a scheduler by `config`, of a tokenizer in the kind's repository
-  std::string variant;                                          // of its weights, where it has files of that variant
+  std::string folder;   // ""; of a model in the single file, of a scheduler by `config`, of a tokenizer it itself
+  std::string variant;  // of its weights, where it has files of that variant
   io::Object config = io::Object::container(io::Object::Dict);  // of a model, what its folder's config.json says
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;       // of a single file: what goes with it
 };
 
 struct LoadPlan {
@@ -60,15 +62,12 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& options = {
 struct SingleFilePlanOptions {
   std::string class_name;
   std::vector<std::string> passed;
-  // a pipeline's folder: its tokenizers, which no checkpoint holds, its scheduler, and configs of networks of unusual
-  // size; ""
+  // a pipeline's folder: its tokenizers, its scheduler, and configs of networks of unusual size; "": what the file
+  // brings, or what goes with its kind
   std::string config;
   models::SingleFileOptions file;
 };
 LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& options);
-// The folder of a tokenizer that a single file's plan has none for: in the repository of the checkpoint's kind.
-// RuntimeError saying what to pass where it cannot be had.
-std::string tokenizer_folder(const LoadPlan& plan, const std::string& name, io::HubOptions hub);
 
 // ---- loading
 
@@ -91,16 +90,16 @@ LoadedPipeline load_pipeline(const std::string& folder, const LoadPipelineOption
 struct LoadSingleFileOptions {
   std::optional<DType> dtype;
   Device device = {};
-  std::string
-      config;  // as in SingleFilePlanOptions; "": those of the kind, the tokenizers out of the hub's repository of it
+  std::string config;           // as in SingleFilePlanOptions
   std::string prediction_type;  // "epsilon", "v_prediction"; "": as the kind has it
   bool extract_ema = false;
-  io::HubOptions hub;
+  io::HubOptions hub;  // where the file is an address
 };
 // From one checkpoint file, or its address on the hub.
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& options = {});
 
-// Writes every component that is there, and model_index.json last.
+// Writes every component that is there, and model_index.json last. What was there before is replaced by all of it or
+// by nothing (io/replacing_folder.h).
 void save_pipeline(const DiffusionPipeline& pipeline, const std::string& folder,
                    const models::SaveModelOptions& options = {});
 

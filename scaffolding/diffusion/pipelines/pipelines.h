@@ -8,6 +8,7 @@
 #include "scaffolding/diffusion/pipelines/lora.h"
 #include "scaffolding/diffusion/pipelines/lora_tags.h"
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
+#include "scaffolding/diffusion/pipelines/pipeline_single_file.h"
 #include "scaffolding/diffusion/pipelines/pixart/pipeline_pixart_sigma.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_img2img.h"

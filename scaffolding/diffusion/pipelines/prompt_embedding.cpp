@@ -122,6 +122,9 @@ int64_t special_id(const tokenizers::Tokenizer& tokenizer, const std::optional<t
   return tokenizer.token_to_id(token->content).value();
 }
 
+// Every step's attention reads all of them: a prompt of 125 000 characters took 25 s a step.
+constexpr size_t kMostChunks = 64;
+
 // The tokens of a prompt between begin and end of text, and the weight of each.
 struct Chunk {
   std::vector<int64_t> ids;
@@ -130,10 +133,15 @@ struct Chunk {
 
 std::vector<Chunk> chunks_of(const tokenizers::Tokenizer& tokenizer, const std::string& prompt, size_t length) {
   std::vector<Chunk> chunks(1);
+  const auto begin_another = [&] {
+    SF_CHECK(chunks.size() < kMostChunks, "prompt: takes more than ", kMostChunks, " chunks of ", length,
+             " tokens, got one of ", prompt.size(), " bytes; shorten it");
+    chunks.emplace_back();
+  };
   for (auto& part : parse_weights(prompt)) {
-    if (part.new_chunk) chunks.emplace_back();
+    if (part.new_chunk) begin_another();
     for (int64_t id : tokenizer.encode(part.text, {.add_special_tokens = false}).ids) {
-      if (chunks.back().ids.size() == length) chunks.emplace_back();
+      if (chunks.back().ids.size() == length) begin_another();
       chunks.back().ids.push_back(id);
       chunks.back().weights.push_back(part.weight);
     }

@@ -12,7 +12,7 @@ namespace sf::diffusion {
 enum class PromptSyntax : uint8_t {
   Plain,  // as diffusers: brackets are text, and what does not fit into 77 tokens is cut off
   A1111,  // as the Stable Diffusion web UI: (word) weighs 1.1, (word:1.3) that much, [word] 1 / 1.1; "\(" is a bracket;
-          // longer prompts take several chunks of 75 tokens, and BREAK begins another
+          // longer prompts take several chunks of 75 tokens, at most 64, and BREAK begins another
 };
 PromptSyntax prompt_syntax(std::string_view name);  // "plain", "a1111"; ValueError otherwise
 const char* name_of(PromptSyntax syntax);

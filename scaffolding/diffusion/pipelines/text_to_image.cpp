@@ -19,7 +19,7 @@ OptionFields GenerationOptions::fields() {
       {"clip_skip", &clip_skip, "layers of the text encoder that are left out, from its end"},
       {"prompt_syntax",
        choice<&sf::diffusion::prompt_syntax, static_cast<const char* (*)(PromptSyntax)>(&name_of)>(&prompt_syntax),
-       "'plain' is diffusers'; 'a1111' understands (word:1.2), [word] and BREAK and takes prompts of any length"},
+       "'plain' is diffusers'; 'a1111' understands (word:1.2), [word] and BREAK and takes longer prompts"},
       {"num_images_per_prompt", &num_images_per_prompt, "pictures of each prompt"},
       {"eta", &eta, "DDIM: 0 adds no noise in the steps, 1 as much as DDPM"},
       {"prompt_embeds", &prompt_embeds, "[prompts, tokens, features] instead of prompts"},

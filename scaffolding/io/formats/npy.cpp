@@ -174,7 +174,8 @@ bool is_npy(const Bytes& file) {
   return file.size >= kMagic.size() && std::memcmp(file.data, kMagic.data(), kMagic.size()) == 0;
 }
 
-NpyHeader read_npy_header(const Bytes& file) {
+// Of a file of `size` bytes that begins so.
+static NpyHeader read_npy_header(const Bytes& file, uint64_t size) {
   SF_CHECK(is_npy(file), file.name, ": is no .npy file: it does not begin with \\x93NUMPY");
   ByteReader in(file, kMagic.size());
   auto major = in.get<uint8_t>();
@@ -186,10 +187,12 @@ NpyHeader read_npy_header(const Bytes& file) {
   NpyHeader h = HeaderParser(file.name, in.text(length)).parse();
   h.data = in.at();
   uint64_t want = checked_bytes(file.name + ": the array", h.shape, uint64_t(8 * h.item));
-  SF_CHECK(want == in.left(), file.name, ": an array of shape ", h.shape, " and ", h.item, "-byte elements has ", want,
-           " bytes, the file has ", in.left());
+  SF_CHECK(want == size - h.data, file.name, ": an array of shape ", h.shape, " and ", h.item, "-byte elements has ",
+           want, " bytes, the file has ", size - h.data);
   return h;
 }
+
+NpyHeader read_npy_header(const Bytes& file) { return read_npy_header(file, file.size); }
 
 Tensor load_npy(const Bytes& file) {
   NpyHeader h = read_npy_header(file);
@@ -217,16 +220,24 @@ NpzFile::NpzFile(const Bytes& file) : zip_(file) {
   }
 }
 
-Bytes NpzFile::entry(const std::string& name) const {
+const ZipEntry& NpzFile::entry(const std::string& name) const {
   const ZipEntry* e = zip_.find(name + std::string(kEnding));
   SF_CHECK(e, zip_.name(), ": there is no array '", name, "'");
-  Bytes bytes = zip_.read(*e, true);
-  bytes.name += ": " + name;
-  return bytes;
+  return *e;
 }
 
-NpyHeader NpzFile::header(const std::string& name) const { return read_npy_header(entry(name)); }
-Tensor NpzFile::get(const std::string& name) const { return load_npy(entry(name)); }
+NpyHeader NpzFile::header(const std::string& name) const {
+  const ZipEntry& e = entry(name);
+  Bytes bytes = zip_.begin(e, kMagic.size() + 6 + kMaxHeader);
+  bytes.name += ": " + name;
+  return read_npy_header(bytes, e.size);
+}
+
+Tensor NpzFile::get(const std::string& name) const {
+  Bytes bytes = zip_.read(entry(name), true);
+  bytes.name += ": " + name;
+  return load_npy(bytes);
+}
 
 void save_npz(const std::map<std::string, Tensor>& arrays, Sink& sink) {
   for (auto& [name, t] : arrays) header_of(t);  // what cannot be saved is found before anything is written

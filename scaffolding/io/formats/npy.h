@@ -32,11 +32,11 @@ class NpzFile {
  public:
   explicit NpzFile(const Bytes& file);
   const std::vector<std::string>& names() const { return names_; }
-  NpyHeader header(const std::string& name) const;
-  Tensor get(const std::string& name) const;  // ValueError for a name the file does not have
+  NpyHeader header(const std::string& name) const;  // nothing behind it is inflated or checked
+  Tensor get(const std::string& name) const;        // ValueError for a name the file does not have
 
  private:
-  Bytes entry(const std::string& name) const;
+  const ZipEntry& entry(const std::string& name) const;
   ZipReader zip_;
   std::vector<std::string> names_;
 };

@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/io/replacing_folder.h"
+
 namespace sf::io {
 
 namespace fs = std::filesystem;
@@ -135,6 +137,8 @@ std::string save_sharded_safetensors(const std::map<std::string, Tensor>& tensor
   std::string stem = fs::path(path).filename().string();
   stem.resize(stem.size() - kEnding.size());
   std::string index_path = path + ".index.json";
+  ReplacingFolder whole(folder.empty() ? "." : folder.string(),
+                        fs::path(shards.size() == 1 ? path : index_path).filename().string());
   std::set<std::string> names;
   std::vector<std::unique_ptr<ReplacingFile>> files;
   auto json =
@@ -157,9 +161,10 @@ std::string save_sharded_safetensors(const std::map<std::string, Tensor>& tensor
   std::error_code ignored;
   for (auto& e : fs::directory_iterator(folder.empty() ? fs::path(".") : folder, ignored)) {
     std::string name = e.path().filename().string();
-    if (is_shard_of(stem, name) && !names.count(name)) fs::remove(e.path(), ignored);
+    if (is_shard_of(stem, name) && !names.count(name)) ReplacingFolder::remove(e.path().string());
   }
-  fs::remove(shards.size() == 1 ? index_path : path, ignored);
+  ReplacingFolder::remove(shards.size() == 1 ? index_path : path);
+  whole.commit();
   return shards.size() == 1 ? path : index_path;
 }
 

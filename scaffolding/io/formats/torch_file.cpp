@@ -44,8 +44,9 @@ class Storages {
     return o;
   }
 
-  Tensor rebuild(const std::string& file, const Object& storage, int64_t offset, const Shape& size, const Shape& stride,
-                 DType t) {
+  // The storage of a tensor that lies within it.
+  Item& checked(const std::string& file, const Object& storage, int64_t offset, const Shape& size, const Shape& stride,
+                DType t) {
     Item& item = items[size_t(storage.items()[1].as_int())];
     SF_CHECK(size.size() == stride.size(), file, ": a tensor has sizes ", size, " and strides ", stride);
     int64_t elements = int64_t(item.bytes.size / size_of(t));
@@ -62,6 +63,14 @@ class Storages {
     }
     SF_CHECK(fits, file, ": a tensor of sizes ", size, ", strides ", stride, " and offset ", offset,
              " lies outside of its storage of ", elements, " ", t);
+    // Strides of zero make any size fit a storage: their product is a number of bytes too.
+    checked_bytes(file + ": a tensor", size, 8 * size_of(t));
+    return item;
+  }
+
+  Tensor rebuild(const std::string& file, const Object& storage, int64_t offset, const Shape& size, const Shape& stride,
+                 DType t) {
+    Item& item = checked(file, storage, offset, size, stride, t);
     if (!item.storage) {
       bool aligned = reinterpret_cast<uintptr_t>(item.bytes.data) % 8 == 0;
       if (!aligned) item.bytes = Bytes::copy(item.bytes.data, item.bytes.size, file);
@@ -82,6 +91,8 @@ class Storages {
   std::map<std::string, size_t> index_;
 };
 
+constexpr uint64_t kMostByteOrder = 16, kMostInflatedPickle = uint64_t(64) << 20;
+
 std::string root_of(const ZipReader& zip) {
   constexpr std::string_view kEnd = "/data.pkl";
   for (auto& e : zip.entries())
@@ -97,6 +108,7 @@ Object load_zip(const ZipReader& zip, const TorchLoadOptions& options) {
   SF_CHECK_AS(NotSupported, !zip.find(root + "constants.pkl"), file,
               ": is a TorchScript program; save its state_dict() with torch.save instead");
   if (auto* order = zip.find(root + "byteorder")) {
+    SF_CHECK(order->size <= kMostByteOrder, file, ": 'byteorder' has ", order->size, " bytes");
     Bytes text = zip.read(*order, true);
     SF_CHECK_AS(NotSupported, std::string_view(text.chars(), text.size) == "little", file,
                 ": was saved on a big-endian machine");
@@ -110,13 +122,18 @@ Object load_zip(const ZipReader& zip, const TorchLoadOptions& options) {
       SF_CHECK(e, file, ": storage '", key, "' is missing");
       // before it is inflated
       SF_CHECK(e->size == want, file, ": storage '", key, "' needs ", want, " bytes, the file has ", e->size);
-      return zip.read(*e, false);
+      return options.shapes_only ? Bytes{nullptr, nullptr, want, file} : zip.read(*e, false);
     });
   };
   o.rebuild_tensor = [&](const Object& s, int64_t offset, const Shape& size, const Shape& stride, DType t) {
-    return storages.rebuild(file, s, offset, size, stride, t);
+    if (!options.shapes_only) return storages.rebuild(file, s, offset, size, stride, t);
+    storages.checked(file, s, offset, size, stride, t);
+    return empty(size, t, Device(Device::Meta));
   };
-  Bytes program = zip.read(*zip.find(root + "data.pkl"), false);  // PyTorch can be told to write no CRC
+  const ZipEntry& pickled = *zip.find(root + "data.pkl");
+  SF_CHECK(pickled.method == 0 || pickled.size <= kMostInflatedPickle, file, ": 'data.pkl' is deflated and has ",
+           pickled.size, " bytes, at most ", kMostInflatedPickle, " are inflated; save the file again");
+  Bytes program = zip.read(pickled, false);  // PyTorch can be told to write no CRC
   ByteReader in(program);
   return unpickle(in, o);
 }

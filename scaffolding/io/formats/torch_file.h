@@ -10,6 +10,8 @@ namespace sf::io {
 
 struct TorchLoadOptions {
   bool placeholders = false;  // names of unknown classes become inert objects; otherwise ValueError
+  // Of a zip archive: tensors are on the meta device, and no storage is read, which would inflate a deflated one.
+  bool shapes_only = false;
 };
 
 bool is_torch_zip(const ZipReader& zip);  // one entry is called something/data.pkl

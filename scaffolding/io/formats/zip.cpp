@@ -160,8 +160,10 @@ static uint32_t crc_of(const void* data, uint64_t size) {
   return uint32_t(crc32_z(0, static_cast<const unsigned char*>(data), size_t(size)));
 }
 
-static Bytes inflated(const Bytes& in, const ZipEntry& e) {
-  std::string out(size_t(e.size), '\0');
+static Bytes inflated(const Bytes& in, const ZipEntry& e, uint64_t most = UINT64_MAX) {
+  const uint64_t wanted = std::min(e.size, most);
+  const bool whole = wanted == e.size;
+  std::string out(size_t(wanted), '\0');
   z_stream z{};
   SF_CHECK_AS(RuntimeError, inflateInit2(&z, -MAX_WBITS) == Z_OK, in.name, ": zlib cannot start");
   struct End {
@@ -171,20 +173,21 @@ static Bytes inflated(const Bytes& in, const ZipEntry& e) {
   uint64_t read = 0, written = 0;
   int state = Z_OK;
   constexpr uint64_t kStep = uint64_t(1) << 30;  // zlib counts in 32 bits
-  while (state == Z_OK) {
+  while (state == Z_OK && (whole || written < wanted)) {
     z.next_in = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(in.data)) + read;
     z.avail_in = unsigned(std::min(kStep, in.size - read));
     z.next_out = reinterpret_cast<unsigned char*>(out.data()) + written;
-    z.avail_out = unsigned(std::min(kStep, e.size - written));
+    z.avail_out = unsigned(std::min(kStep, wanted - written));
     unsigned before_in = z.avail_in, before_out = z.avail_out;
     state = inflate(&z, Z_NO_FLUSH);
     read += before_in - z.avail_in;
     written += before_out - z.avail_out;
     if (state == Z_OK && before_in == z.avail_in && before_out == z.avail_out) break;
   }
-  SF_CHECK(state == Z_STREAM_END && written == e.size, in.name, ": the compressed data of entry '", e.name,
+  SF_CHECK((state == Z_STREAM_END || !whole) && written == wanted, in.name, ": the compressed data of entry '", e.name,
            "' are damaged");
-  SF_CHECK(crc_of(out.data(), out.size()) == e.crc, in.name, ": the data of entry '", e.name, "' are damaged (CRC)");
+  SF_CHECK(!whole || crc_of(out.data(), out.size()) == e.crc, in.name, ": the data of entry '", e.name,
+           "' are damaged (CRC)");
   return Bytes::take(std::move(out), in.name);
 }
 
@@ -195,6 +198,11 @@ Bytes ZipReader::read(const ZipEntry& e, bool check) const {
     SF_CHECK(crc_of(bytes.data, bytes.size) == e.crc, file_.name, ": the data of entry '", e.name,
              "' are damaged (CRC)");
   return bytes;
+}
+
+Bytes ZipReader::begin(const ZipEntry& e, uint64_t most) const {
+  const Bytes bytes = file_.slice(e.offset, e.compressed);
+  return e.method == 8 ? inflated(bytes, e, most) : bytes.slice(0, std::min(most, bytes.size));
 }
 
 // ---- writing

@@ -31,6 +31,8 @@ class ZipReader {
   // The entry's bytes, borrowed where they are stored. check: the CRC of stored bytes too, which reads them all; that
   // of deflated ones is always checked. ValueError when it is wrong.
   Bytes read(const ZipEntry& entry, bool check) const;
+  // Its first bytes, up to `most`, without a CRC: of a deflated one no more is inflated.
+  Bytes begin(const ZipEntry& entry, uint64_t most) const;
   const std::string& name() const { return file_.name; }
 
  private:

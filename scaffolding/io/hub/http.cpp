@@ -14,6 +14,8 @@ namespace sf::io {
 
 namespace {
 
+constexpr size_t kMaxHead = size_t(1) << 20;
+
 std::string lower(std::string s) {
   std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   return s;
@@ -30,7 +32,8 @@ const std::string& HttpResponse::header(const std::string& name) const {
 std::string url_origin(const std::string& url) {
   size_t colon = url.find("://");
   std::string scheme = lower(url.substr(0, colon == std::string::npos ? 0 : colon));
-  SF_CHECK(scheme == "http" || scheme == "https", "url: must begin with http:// or https://, got '", url, "'");
+  SF_CHECK(scheme == "http" || scheme == "https", "url: must begin with http:// or https://, got '", printable(url),
+           "'");
   std::string host = url.substr(colon + 3);
   host = host.substr(0, host.find_first_of("/?#\\"));
   if (size_t at = host.rfind('@'); at != std::string::npos) host = host.substr(at + 1);
@@ -38,7 +41,7 @@ std::string url_origin(const std::string& url) {
   bool has_port = port != std::string::npos && host.find(']', port) == std::string::npos;
   std::string number = has_port ? host.substr(port + 1) : "";
   if (has_port) host = host.substr(0, port);
-  SF_CHECK(!host.empty(), "url: '", url, "' names no host");
+  SF_CHECK(!host.empty(), "url: '", printable(url), "' names no host");
   return scheme + "://" + lower(host) + ":" + (!number.empty() ? number : scheme == "https" ? "443" : "80");
 }
 
@@ -110,8 +113,12 @@ struct Transfer {
   HttpResponse response;
   std::exception_ptr thrown;
   bool refused = false, too_long = false, begun = false;
+  size_t head_bytes = 0;
 
   void head_line(std::string line) {
+    head_bytes += line.size();
+    SF_CHECK_AS(RuntimeError, head_bytes <= kMaxHead, "http: the answer of ", request.url, " begins with more than ",
+                kMaxHead, " bytes of headers");
     while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.pop_back();
     if (line.rfind("HTTP/", 0) == 0) {  // a new answer: after "100 Continue", or a proxy's
       response.headers.clear();
@@ -203,7 +210,11 @@ HttpResponse Http::send(const HttpRequest& request) {
   lib.easy_setopt(handle, CURLOPT_SSL_VERIFYPEER, 1L);
   lib.easy_setopt(handle, CURLOPT_SSL_VERIFYHOST, 2L);
   lib.easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-  lib.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, long(request.timeout * 1000));
+  const double connect_timeout = request.connect_timeout > 0 ? request.connect_timeout : request.timeout;
+  lib.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, long(connect_timeout * 1000));
+#if LIBCURL_VERSION_NUM >= 0x075700
+  lib.easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);  // it does not wait for a name server after the timeout
+#endif
   lib.easy_setopt(handle, CURLOPT_TIMEOUT_MS, head ? long(request.timeout * 1000) : 0L);
   lib.easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
   lib.easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, std::max(1L, long(request.timeout)));
@@ -226,8 +237,14 @@ HttpResponse Http::send(const HttpRequest& request) {
     std::string why = reason[0] ? reason : lib.easy_strerror(code);
     bool tls =
         code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CONNECT_ERROR;
+    bool no_address = code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL;
+    double sent = 0;  // seconds until the request could be sent; 0: it never could
+    lib.easy_getinfo(handle, CURLINFO_PRETRANSFER_TIME, &sent);
+    bool nobody =
+        code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY;
+    bool late = code == CURLE_OPERATION_TIMEDOUT && sent == 0;
     if (tls) why += "; is the package ca-certificates installed, or does a proxy answer in the server's place?";
-    throw HttpError(request.method + " " + request.url + ": " + why, !tls);
+    throw HttpError(request.method + " " + request.url + ": " + why, !tls && !no_address, nobody, late);
   }
   char* target = nullptr;
   if (transfer.response.status / 100 == 3 && lib.easy_getinfo(handle, CURLINFO_REDIRECT_URL, &target) == CURLE_OK &&

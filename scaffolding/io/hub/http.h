@@ -14,17 +14,21 @@
 namespace sf::io {
 
 // No answer, or one that ended early: name resolution, connection, TLS, timeouts. Worth another try,
-// except TLS (`again` false).
+// except TLS and addresses that are none (`again` false).
 struct HttpError : RuntimeError {
-  HttpError(const std::string& what, bool worth_retrying) : RuntimeError(what), again(worth_retrying) {}
+  HttpError(const std::string& what, bool worth_retrying, bool no_one_there = false, bool no_connection = false)
+      : RuntimeError(printable(what)), again(worth_retrying), nobody(no_one_there), late(no_connection) {}
   bool again;
+  bool nobody;  // the host has no such name, or refuses the connection
+  bool late;    // no connection within connect_timeout
 };
 
 struct HttpRequest {
   std::string method = "GET";  // or HEAD
   std::string url;             // http or https
   std::vector<std::string> headers = {};
-  double timeout = 10;  // seconds: to connect, and without a byte; for HEAD the whole request
+  double timeout = 10;         // seconds: to connect, and without a byte; for HEAD the whole request
+  double connect_timeout = 0;  // seconds, in place of it to connect; 0: the same
   std::function<bool(const char*, size_t)> body =
       {};  // of a 2xx answer, piece by piece; false ends the request. Without one: kept, up to max_body
   std::function<void(const struct HttpResponse&)> head = {};  // of a 2xx answer, before its body

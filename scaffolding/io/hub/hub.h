@@ -24,7 +24,7 @@ struct HubError : RuntimeError {
     Missing,      // the repository, revision or file does not exist
     Broken,       // the answer makes no sense: sizes, checksums, names
   };
-  HubError(Reason why, const std::string& what) : RuntimeError(what), reason(why) {}
+  HubError(Reason why, const std::string& what) : RuntimeError(printable(what)), reason(why) {}
   Reason reason;
 };
 

@@ -137,9 +137,10 @@ void check_repo_id(const std::string& id) {
 
 void check_repo_path(const std::string& path) {
   auto refuse = [&](const char* why) {
-    fail("hub: the file name '", path.substr(0, 200), "' ", why, ", and would be written outside of the cache");
+    fail("hub: the file name '", printable(path.substr(0, 200)), "' ", why,
+         ", and would be written outside of the cache");
   };
-  SF_CHECK(!path.empty() && path.back() != '/', "hub: '", path, "' is no file name");
+  SF_CHECK(!path.empty() && path.back() != '/', "hub: '", printable(path), "' is no file name");
   if (path.front() == '/' || path.find('\\') != std::string::npos) refuse("is an absolute path or has a backslash");
   if (std::any_of(path.begin(), path.end(), [](unsigned char c) { return c < 32 || c == 127; }))
     refuse("has a control character");

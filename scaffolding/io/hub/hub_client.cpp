@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/io/hub/unreachable.h"
 #include "scaffolding/io/sha.h"
 
 namespace sf::io {
@@ -22,6 +23,9 @@ namespace sf::io {
 namespace {
 
 constexpr int kMaxRedirects = 10;
+constexpr double kConnectTimeout = 2.5;  // seconds
+// Of a file whose size neither the hub nor the answer says; large ones have X-Linked-Size.
+constexpr uint64_t kMostUnsized = uint64_t(64) << 20;
 
 template <class... P> [[noreturn]] void refuse_as(HubError::Reason reason, const P&... parts) {
   Message m;
@@ -138,24 +142,55 @@ void HubClient::refuse(const HttpResponse& answer, const std::string& what) cons
             "hub: ", endpoint_, " refuses ", what, " of ", repo_id_, status);
 }
 
+// Where an answer leads to, if that may be followed.
+std::string HubClient::redirected(const std::string& target) const {
+  std::string origin;
+  try {
+    origin = url_origin(target);
+  } catch (const ValueError&) {
+    refuse_as(HubError::Broken, "hub: ", endpoint_, " redirects to '", target.substr(0, 200),
+              "', which is no http or https address");
+  }
+  if (url_origin(endpoint_)[4] == 's' && origin[4] != 's')
+    refuse_as(HubError::Broken, "hub: ", endpoint_, " redirects to an address without encryption, ", origin);
+  return target;
+}
+
+std::string HubClient::without_network(const std::string& why) const {
+  return "hub: " + why + "; is there a network, and is " + endpoint_ +
+         " right? Without one, name a folder or a file on this machine, or copy the repository's folder from another "
+         "machine's cache into " +
+         (options_.cache_dir.empty() ? default_hub_cache() : expand_user(options_.cache_dir)) +
+         ". HF_HUB_ETAG_TIMEOUT=10 waits longer for a slow one";
+}
+
 // Follows redirects; with `stay` only those among trusted hosts, and the one that leads away is the answer.
 HttpResponse HubClient::ask(const std::string& method, std::string url, int retries, bool stay) {
   for (int failures = 0, redirects = 0;;) {
+    const std::string origin = url_origin(url);
+    if (const std::string why = why_unreachable(origin); !why.empty())
+      throw HubError(HubError::Unreachable, without_network(why + ", a moment ago"));
     HttpResponse answer;
     try {
       answer = http_.send({.method = method,
                            .url = url,
                            .headers = headers_for(url),
                            .timeout = seconds("HF_HUB_ETAG_TIMEOUT", 10),
+                           .connect_timeout = seconds("HF_HUB_ETAG_TIMEOUT", kConnectTimeout),
                            .tick = tick_});
     } catch (const HttpError& e) {
+      // where nobody is, there is nobody a moment later: it is the network that is missing, or the address is wrong
+      if (e.nobody || e.late) {
+        remember_unreachable(origin, e.what());
+        throw HubError(HubError::Unreachable, without_network(e.what()));
+      }
       if (!e.again || failures >= retries) throw HubError(HubError::Unreachable, std::string("hub: ") + e.what());
       wait(failures++, nullptr);
       continue;
     }
     if (!answer.location.empty() && redirects++ < kMaxRedirects) {
-      if (stay && !trusted(answer.location)) return answer;
-      url = answer.location;
+      url = redirected(answer.location);
+      if (stay && !trusted(url)) return answer;
       continue;
     }
     if (!worth_retrying(answer.status) || failures >= retries) return answer;
@@ -229,13 +264,14 @@ RepoListing HubClient::listing(const std::string& revision, int retries) {
 // The file that grows, and the checksum of what it has so far. An etag of 64 digits is the file's SHA-256, one of 40 is
 // git's SHA-1 of "blob <size>\0" and the bytes; others say nothing about the content.
 struct HubClient::Receiving {
-  std::string path;
+  std::string name, path;  // in the repository, on the disk
   int fd = -1;
   uint64_t have = 0;
   std::optional<uint64_t> size;
   std::string etag;
   std::optional<Sha> sha;
   Meter& meter;
+  bool came = false;  // a byte, from whatever server
 
   ~Receiving() {
     if (fd >= 0) close(fd);
@@ -281,7 +317,8 @@ struct HubClient::Receiving {
     if (lseek(fd, off_t(have), SEEK_SET) < 0) fail_errno("read");
   }
   bool take(const char* data, size_t bytes) {
-    if (size && bytes > *size - have) return false;
+    if (bytes > size.value_or(kMostUnsized) - have) return false;
+    came = true;
     for (size_t at = 0; at < bytes;) {
       ssize_t n = ::write(fd, data + at, bytes - at);
       if (n < 0 && errno == EINTR) continue;
@@ -315,6 +352,7 @@ void HubClient::receive(Receiving& to, const Metadata& file) {
       if (!to.size && total) {
         to.size = total;
         meter_.total += *total;
+        check_room(to);
         if (to.have == 0) to.start_sum();
       }
       if (to.size && total && *to.size != *total)
@@ -322,15 +360,25 @@ void HubClient::receive(Receiving& to, const Metadata& file) {
                   *to.size);
     };
     request.body = [&](const char* data, size_t bytes) { return to.take(data, bytes) || (too_long = true, false); };
-    HttpResponse answer = http_.send(request);
+    HttpResponse answer;
+    try {
+      answer = http_.send(request);
+    } catch (const HttpError& e) {
+      if (!e.nobody || redirects == 0 || to.came) throw;
+      refuse_as(HubError::Unreachable, "hub: ", url_origin(url), ", where ", endpoint_,
+                " keeps the file, cannot be reached: ", e.what());
+    }
+    if (too_long && !to.size) {
+      to.restart();
+      unlink(to.path.c_str());
+      refuse_as(HubError::Broken, "hub: ", url_origin(url), " sends more than ", kMostUnsized,
+                " bytes of a file whose size it does not say; it was not kept");
+    }
     if (too_long)
       refuse_as(HubError::Broken, "hub: ", url_origin(url), " sends more than the ", *to.size,
                 " bytes that the file has");
     if (!answer.location.empty() && redirects < kMaxRedirects) {
-      if (url_origin(endpoint_)[4] == 's' && url_origin(answer.location)[4] != 's')
-        refuse_as(HubError::Broken, "hub: ", endpoint_, " redirects to an address without encryption, ",
-                  url_origin(answer.location));
-      url = answer.location;
+      url = redirected(answer.location);
       continue;
     }
     if (answer.status == 416) return to.restart();  // what is there is no beginning of this file
@@ -345,21 +393,25 @@ void HubClient::receive(Receiving& to, const Metadata& file) {
   }
 }
 
+void HubClient::check_room(const Receiving& to) const {
+  struct statvfs disk;
+  const uint64_t wanted = to.size && *to.size > to.have ? *to.size - to.have : 0;
+  if (fstatvfs(to.fd, &disk) == 0)
+    SF_CHECK_AS(RuntimeError, wanted <= uint64_t(disk.f_bavail) * disk.f_frsize, "hub: ", to.name, " of ", repo_id_,
+                " needs ", wanted, " bytes, the disk of ", to.path, " has ", uint64_t(disk.f_bavail) * disk.f_frsize,
+                " left");
+}
+
 void HubClient::fetch(const HubCache& cache, const std::string& path, const Metadata& file) {
   std::string blob = cache.blob(file.etag);
-  Receiving to{blob + ".incomplete", -1, 0, file.size, file.etag, {}, meter_};
+  Receiving to{path, blob + ".incomplete", -1, 0, file.size, file.etag, {}, meter_};
   to.open_file();
   if (options_.force_download || !to.size || to.have > *to.size) {
     to.restart();  // without a size the checksum cannot go on from bytes that are there
   } else {
     to.catch_up(tick_);
   }
-  struct statvfs disk;
-  uint64_t wanted = to.size ? *to.size - to.have : 0;
-  if (fstatvfs(to.fd, &disk) == 0)
-    SF_CHECK_AS(RuntimeError, wanted <= uint64_t(disk.f_bavail) * disk.f_frsize, "hub: ", path, " of ", repo_id_,
-                " needs ", wanted, " bytes, the disk of ", blob, " has ", uint64_t(disk.f_bavail) * disk.f_frsize,
-                " left");
+  check_room(to);
   bool damaged = false;
   for (int failures = 0;;) {
     uint64_t before = to.have;

@@ -34,6 +34,8 @@ class HubClient {
   void fetch(const HubCache& cache, const std::string& path, const Metadata& file);
 
  private:
+  std::string redirected(const std::string& target) const;
+  std::string without_network(const std::string& why) const;
   HttpResponse ask(const std::string& method, std::string url, int retries, bool stay);
   std::vector<std::string> headers_for(const std::string& url) const;
   bool trusted(const std::string& url) const;
@@ -41,6 +43,7 @@ class HubClient {
   [[noreturn]] void refuse(const HttpResponse& answer, const std::string& what) const;
   struct Receiving;
   void receive(Receiving& to, const Metadata& file);
+  void check_room(const Receiving& to) const;
 
   std::string repo_id_, endpoint_, token_;
   const HubOptions& options_;

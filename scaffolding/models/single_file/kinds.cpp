@@ -42,6 +42,7 @@ SingleFileKind kind_of(const io::Object& json) {
                       marks(conditions, "any"),
                       marks(conditions, "none"),
                       required(json, "model_index"),
+                      {},
                       {}};
   auto& parts = required(json, "parts").items();
   for (size_t i = 0; i + 1 < parts.size(); i += 2) {
@@ -54,6 +55,13 @@ SingleFileKind kind_of(const io::Object& json) {
     if (auto* places = part.find("places"))
       for (auto& place : places->items())
         out.places.push_back({place.items().at(0).text(), place.items().at(1).text()});
+  }
+  auto& tokenizers = required(json, "tokenizers").items();
+  for (size_t i = 0; i + 1 < tokenizers.size(); i += 2) {
+    const io::Object& tokenizer = tokenizers[i + 1];
+    kind.tokenizers.push_back({tokenizers[i].text(),
+                               required(tokenizer, "class").text(),
+                               {{"tokenizer_config.json", io::format_config(required(tokenizer, "config"))}}});
   }
   return kind;
 }
@@ -177,33 +185,6 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
   fail(path, ": is no Stable Diffusion checkpoint: there is no tensor '", first,
        "' or another that belongs to one; it has ", names.size(), names.empty() ? "" : " tensors such as '",
        names.empty() ? "" : names.front(), names.empty() ? "" : "'");
-}
-
-const SingleFileKind& kind_of_unet(const io::Object& config) {
-  auto number = [](const io::Object& of, const char* key, int64_t fallback) {
-    const io::Object* found = of.find(key);
-    return found && found->is(io::Object::Int) ? found->as_int() : fallback;
-  };
-  auto added = [](const io::Object& of) {
-    const io::Object* found = of.find("addition_embed_type");
-    return found && !found->is(io::Object::None);
-  };
-  const int64_t context = number(config, "cross_attention_dim", 1280), channels = number(config, "in_channels", 4);
-  const SingleFileKind* best = nullptr;
-  int closest = -1;
-  bool has_channels = false;
-  for (auto& kind : single_file_kinds())
-    for (auto& part : kind.parts) {
-      if (part.class_name != "UNet2DConditionModel") continue;
-      const bool same_channels = number(part.config, "in_channels", 4) == channels;
-      has_channels |= same_channels;
-      if (added(part.config) != added(config)) continue;
-      const int near = 2 * (number(part.config, "cross_attention_dim", 1280) == context) + same_channels;
-      if (near > closest) best = &kind, closest = near;
-    }
-  SF_CHECK_AS(NotSupported, has_channels, "single file: no kind has a UNet of ", channels, " input channels");
-  SF_CHECK_AS(NotSupported, best, "single file: no kind has such a UNet");
-  return *best;
 }
 
 }  // namespace sf::models

@@ -3,6 +3,7 @@
 // (loaders/single_file_utils.py, infer_diffusers_model_type);
 // configs are those of the repositories that it takes for each kind.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,12 @@ struct SingleFilePart {
   io::Object config;
 };
 
+// A tokenizer, which checkpoints hold none of.
+struct SingleFileTokenizer {
+  std::string name, class_name;              // "tokenizer_2", "CLIPTokenizer"
+  std::map<std::string, std::string> files;  // their texts: "tokenizer_config.json"
+};
+
 // A tensor that is there, of this shape where one is said; a size that is not said may be any.
 struct SingleFileMark {
   std::string tensor;
@@ -37,6 +44,7 @@ struct SingleFileKind {
   std::vector<SingleFileMark> all, any, none;
   io::Object model_index;             // _class_name, and what the pipeline's constructor takes besides parts
   std::vector<SingleFilePart> parts;  // scheduler, text_encoder, text_encoder_2, unet, vae
+  std::vector<SingleFileTokenizer> tokenizers;
 };
 
 const std::vector<SingleFileKind>& single_file_kinds();
@@ -46,7 +54,5 @@ const SingleFileKind& single_file_kind(const std::string& name);  // ValueError 
 // model (a LoRA, an embedding) or one part in diffusers' names, NotSupported for models of other families, by name.
 const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const std::string& outer,
                                             const std::string& path);
-// The kind that a UNet2DConditionModel with this config belongs to.
-const SingleFileKind& kind_of_unet(const io::Object& unet_config);
 
 }  // namespace sf::models

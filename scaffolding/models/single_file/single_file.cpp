@@ -55,12 +55,15 @@ SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options
   auto names = file_->names();
   bool nested = std::any_of(names.begin(), names.end(), [](auto& n) { return n.rfind("state_dict.", 0) == 0; });
   std::string outer = nested ? "state_dict." : "";
-  kind_ = &recognise_single_file(*file_, outer, path);
+  const PackedFiles files = packed_files(file_->metadata(), path);
+  if (!files.empty()) packed_ = packed_kind(files, *file_, path);
+  kind_ = packed_ ? &*packed_ : &recognise_single_file(*file_, outer, path);
   for (auto& [name, config] : options.configs)
     SF_CHECK(std::any_of(kind_->parts.begin(), kind_->parts.end(), [&, n = name](auto& p) { return p.name == n; }),
              path, ": is ", kind_->title, ", which has no part '", name, "' that a config could be for");
   for (auto& part : kind_->parts)
-    if (options.parts.empty() || std::count(options.parts.begin(), options.parts.end(), part.name))
+    if (options.parts.empty() || part.places.empty() ||
+        std::count(options.parts.begin(), options.parts.end(), part.name))
       add_part(part, outer, options);
   std::string wanted;
   for (auto& name : options.parts) wanted += (wanted.empty() ? "" : " or ") + name;
@@ -103,6 +106,7 @@ void SingleFile::add_part(const SingleFilePart& part, const std::string& outer, 
     });
     break;
   }
+  SF_CHECK(table || !packed_, path_, ": has the config of a ", part.name, " and none of its tensors");
   if (!table) return;
   const bool ema = options.extract_ema && part.name == "unet";
   if (ema) table->rename_sources([&](const std::string& name) { return outer + ema_name(name.substr(outer.size())); });
@@ -169,6 +173,30 @@ NameTable single_file_names(const SingleFilePart& part, const io::Object& config
   NameTable table = name_table(*meta_model(part.class_name, config), part.class_name, part.places[0].layout);
   table.rename_sources([&](const std::string& name) { return part.places[0].prefix + name; });
   return table;
+}
+
+const SingleFileKind* kind_of_parts(const std::map<std::string, ModelPart>& parts) {
+  auto is_written_as = [&](const SingleFilePart& part) {
+    auto found = parts.find(part.name);
+    if (found == parts.end() || found->second.class_name != part.class_name) return false;
+    const NameTable table = single_file_names(part, part.config);
+    auto& tensors = found->second.tensors;
+    return table.tensors().size() == tensors.size() && std::all_of(tensors.begin(), tensors.end(), [&](auto& tensor) {
+             const NamedTensor* t = table.find(tensor.first);
+             return t && t->shape == tensor.second.shape();
+           });
+  };
+  for (auto& kind : single_file_kinds()) {
+    size_t models = 0, fitting = 0;
+    for (auto& part : kind.parts) {
+      if (part.places.empty()) continue;
+      ++models;
+      if (!is_written_as(part)) break;
+      ++fitting;
+    }
+    if (fitting == models && models == parts.size()) return &kind;
+  }
+  return nullptr;
 }
 
 std::map<std::string, Tensor> to_single_file(const std::string& kind_name,

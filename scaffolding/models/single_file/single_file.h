@@ -1,6 +1,6 @@
 // SingleFile: a Stable Diffusion model in one checkpoint (.safetensors, .ckpt) with the names of CompVis' code, taken
-// apart into diffusers' parts. Tensors are taken one by one and borrow the mapped file, but for those that a transpose
-// or the file's format makes copies of.
+// apart into diffusers' parts; or any pipeline in a safetensors file that brings its configs (packed_files.h). Tensors
+// are taken one by one and borrow the mapped file, but for those that a transpose or the file's format makes copies of.
 // Const use is thread-safe.
 #pragma once
 #include <map>
@@ -12,6 +12,7 @@
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/names/name_table.h"
 #include "scaffolding/models/single_file/kinds.h"
+#include "scaffolding/models/single_file/packed_files.h"
 
 namespace sf::models {
 
@@ -19,7 +20,7 @@ struct SingleFileOptions {
   std::map<std::string, io::Object>
       configs;                     // of parts, in place of the kind's: {"unet": {...}} for a model of unusual size
   std::string prediction_type;     // "epsilon" or "v_prediction"; "": as the kind has it
-  std::vector<std::string> parts;  // that are wanted; others are not looked at. Empty: all
+  std::vector<std::string> parts;  // models that are wanted; others are not looked at. Empty: all
   bool extract_ema =
       false;  // the UNet's averaged weights (model_ema.*) in place of the last ones; ValueError where there are none
 };
@@ -36,6 +37,7 @@ class SingleFile {
     io::Object config;
   };
   const SingleFileKind& kind() const { return *kind_; }
+  bool has_configs() const { return packed_.has_value(); }   // the kind is the file's own
   io::Object model_index() const;                            // as diffusers writes it, with the parts that the file has
   const std::vector<Part>& parts() const { return parts_; }  // sorted by name; "scheduler" has a config alone
   const Part& part(const std::string& name) const;           // ValueError naming those there are
@@ -51,6 +53,7 @@ class SingleFile {
   void add_part(const SingleFilePart& part, const std::string& outer, const SingleFileOptions& options);
   std::string path_;
   std::shared_ptr<const io::Checkpoint> file_;
+  std::optional<SingleFileKind> packed_;
   const SingleFileKind* kind_;
   std::vector<Part> parts_;
   std::map<std::string, NameTable> names_;                      // of each part that is a model
@@ -59,6 +62,14 @@ class SingleFile {
 
 // The names of a part in the place where its kind writes it, for a model with this config.
 NameTable single_file_names(const SingleFilePart& part, const io::Object& config);
+
+// A model's part in a pipeline, to be written.
+struct ModelPart {
+  std::string class_name;
+  std::map<std::string, Tensor> tensors;
+};
+// The published kind that has exactly these parts, with tensors of these names and shapes; null where there is none.
+const SingleFileKind* kind_of_parts(const std::map<std::string, ModelPart>& parts);
 
 // The other way: the tensors of one checkpoint with LDM's names. `parts`: tensors of each part under diffusers' names;
 // `configs`: config.json of each, or the kind's where there is none. ValueError for a tensor that is missing,

@@ -126,6 +126,24 @@ def test_single_files_there_and_back(name, tmp_path):
     np.testing.assert_allclose(images_of(again, case), want, atol=1e-5)
 
 
+@classes
+def test_one_file_brings_all_that_is_needed(name, tmp_path, monkeypatch):
+    """Whatever the class: configs and tokenizers travel in the metadata."""
+    pipe, case = made(name)
+    want = images_of(pipe, case)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pipe.save_single_file(tmp_path / "one.safetensors")
+    for cls in (DiffusionPipeline, CLASSES[name]):
+        again = cls.from_single_file(tmp_path / "one.safetensors")
+        assert type(again) is CLASSES[name] and again.config == pipe.config
+        np.testing.assert_array_equal(images_of(again, case), want)
+    again.save_single_file(tmp_path / "two.safetensors")
+    assert (tmp_path / "two.safetensors").read_bytes() == (tmp_path / "one.safetensors").read_bytes()
+    pipe.save_single_file(tmp_path / "half.safetensors", torch_dtype=sf.bfloat16)
+    half = CLASSES[name].from_single_file(tmp_path / "half.safetensors")
+    assert all(m.dtype is sf.bfloat16 for m in networks_of(half).values())
+
+
 # ---- dtypes, other classes
 
 

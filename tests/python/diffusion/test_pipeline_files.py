@@ -4,13 +4,14 @@ and the functions that load and call.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 
 import numpy as np
 import pytest
-from test_pipelines import filled, make, one_thread, scheduler  # noqa: F401
+from test_pipelines import CONFIGS, filled, make, one_thread, scheduler  # noqa: F401
 
 import scaffolding as sf
 from scaffolding import diffusion
@@ -236,12 +237,33 @@ def test_a_pipeline_from_one_file(saved, tmp_path):
     (tmp_path / "config").mkdir()
     for name in ("unet", "vae", "text_encoder"):
         (tmp_path / "config" / name).symlink_to(saved / "sd" / name)
-    with pytest.raises(RuntimeError, match="has no tokenizer, and .* cannot be had; pass tokenizer="):
-        StableDiffusionPipeline.from_single_file(
-            path, config=tmp_path / "config", local_files_only=True, cache_dir=tmp_path / "empty"
-        )
+    with pytest.raises(ValueError, match="the tokenizer of such models has 49408: .*; pass tokenizer= or config="):
+        StableDiffusionPipeline.from_single_file(path, config=tmp_path / "config")
     with pytest.raises(FileNotFoundError, match="config"):
         StableDiffusionPipeline.from_single_file(path, config=tmp_path / "none")
+
+
+@pytest.mark.filterwarnings("ignore:.*not known here")
+def test_the_tokenizer_of_a_kind_is_part_of_the_library(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    clip = sf.tokenizers.CLIPTokenizer.built_in()
+    text = diffusion.CLIPTextModel.from_config({**CONFIGS["text"], "vocab_size": len(clip)}).eval()
+    pipe = make(text_encoder=text, tokenizer=clip)
+    path = single_file(pipe, "v1", tmp_path / "sd.safetensors")
+    pipe.save_pretrained(tmp_path / "config")
+    shutil.rmtree(tmp_path / "config" / "tokenizer")
+    again = StableDiffusionPipeline.from_single_file(path, config=tmp_path / "config")
+    assert again.tokenizer.get_vocab() == clip.get_vocab() and not (tmp_path / "home").exists()
+    np.testing.assert_allclose(again("the cat", **QUICK).images, pipe("the cat", **QUICK).images, atol=1e-5)
+
+
+def test_what_is_no_model_is_not_written_into_one_file(tmp_path):
+    text = diffusion.CLIPTextModel.from_config(CONFIGS["text"])
+    text.register_forward_hook(lambda *_: None)
+    with pytest.raises(NotImplementedError, match="text_encoder is no model of this library"):
+        make(text_encoder=text).save_single_file(tmp_path / "one.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_name_that_is_not_in_the_cache(tmp_path):

@@ -25,6 +25,9 @@ class Server:
         self.corrupt = {}  # file: how many answers have a wrong byte
         self.errors = {}  # "org/name": (status, X-Error-Code)
         self.extra_files = []  # names that the listing has besides
+        self.endless = {}  # file: how many bytes are sent of it at most, without saying how many
+        self.store_at = None  # where the hub says that large files lie
+        self.headers = {}  # instead of those that the hub would send
         self.ignore_range = False
         self.token = None  # that files need
         self.slow = 0.0  # seconds before each piece of a body
@@ -100,7 +103,12 @@ class Server:
             "ETag": '"of-the-redirect"',
             **commit,
         }
-        self.reply(request, 302, {"Location": f"{self.store_url}/{repo}/{name}?signature=x", **headers}, b"moved")
+        self.reply(
+            request,
+            302,
+            {"Location": f"{self.store_at or self.store_url}/{repo}/{name}?signature=x", **headers},
+            b"moved",
+        )
 
     def listing(self, repo):
         files = []
@@ -132,6 +140,8 @@ class Server:
             if first >= len(data):
                 return self.reply(request, 416, {}, b"")
             headers = {**headers, "Content-Range": f"bytes {first}-{len(data) - 1}/{len(data)}"}
+        if name in self.endless:
+            return self.send_endlessly(request, headers, self.endless[name])
         body = data[first:]
         with self.lock:
             cut = self.cut[name].pop(0) if with_body and self.cut.get(name) else None
@@ -140,10 +150,22 @@ class Server:
                 body = bytes([body[0] ^ 1]) + body[1:]
         self.reply(request, status, headers, body, cut)
 
+    def send_endlessly(self, request, headers, most):
+        request.send_response(200)
+        for key, value in {**headers, "Connection": "close"}.items():
+            request.send_header(key, value)
+        request.end_headers()
+        request.close_connection = True
+        try:
+            for _ in range(0, most if request.command == "GET" else 0, 1 << 20):
+                request.wfile.write(bytes(1 << 20))
+        except OSError:
+            pass  # hung up on
+
     def reply(self, request, status, headers, body, cut=None):
         request.send_response(status)
         request.send_header("Content-Length", str(len(body)))
-        for key, value in headers.items():
+        for key, value in {**headers, **self.headers}.items():
             request.send_header(key, value)
         request.end_headers()
         if request.command == "HEAD":

@@ -6,6 +6,7 @@ import pathlib
 import random
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -187,6 +188,50 @@ def test_the_cache_serves_while_the_server_does_not(server, monkeypatch):
     assert hub.hf_hub_download(REPO, "config.json") == path and hub.snapshot_download(REPO) == folder
     with pytest.raises(RuntimeError, match=r"hub: HEAD http://127.0.0.1.*[Cc]onnect"):
         hub.hf_hub_download(REPO, "other.json")
+
+
+@pytest.fixture
+def silent(libcurl, tmp_path, monkeypatch):
+    """The address of a server that never answers: its queue of connections is full."""
+    for name in [n for n in os.environ if n.startswith(("HF_", "HUGGING")) or n.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as held:
+        waiting = [socket.socket() for _ in range(4)]
+        for client in waiting:
+            client.setblocking(False)
+            client.connect_ex(held.getsockname())
+        time.sleep(0.1)
+        with socket.socket() as one_more:
+            one_more.settimeout(0.3)
+            if one_more.connect_ex(held.getsockname()) == 0:
+                pytest.skip("this system takes more connections than a server asks for")
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+        for client in waiting:
+            client.close()
+
+
+def test_without_a_network_the_answer_comes_at_once(silent, tmp_path):
+    def refused(ask, endpoint):
+        begun = time.monotonic()
+        with pytest.raises(RuntimeError, match=f"hub: .*{endpoint}.*; is there a network") as error:
+            ask(endpoint)
+        assert f"copy the repository's folder from another machine's cache into {tmp_path}/home/hub" in str(error.value)
+        return time.monotonic() - begun
+
+    calls = (
+        lambda endpoint: hub.hf_hub_download(REPO, "config.json", endpoint=endpoint),
+        lambda endpoint: hub.hf_hub_download("org/other", "model.safetensors", endpoint=endpoint),
+        lambda endpoint: hub.snapshot_download(REPO, endpoint=endpoint),
+        lambda endpoint: hub.model_folder(REPO, endpoint=endpoint),
+        lambda endpoint: hub.model_file("org/tiny/model.safetensors", endpoint=endpoint),
+    )
+    assert refused(calls[0], silent) < 3
+    assert sum(refused(ask, silent) for ask in calls) < 0.5  # it is remembered
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        closed = f"http://127.0.0.1:{held.getsockname()[1]}"
+    for endpoint in (closed, "http://nowhere.invalid"):
+        assert refused(calls[0], endpoint) + refused(calls[3], endpoint) < 3
 
 
 def test_only_the_hub_sees_the_token(server, monkeypatch, tmp_path):

@@ -74,6 +74,27 @@ def test_every_tensor_of_the_full_size(kind, tmp_path):
     )
 
 
+# as many as have a pipeline here
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "xl_inpaint"])
+def test_whole_pipelines_need_nothing_else(kind, tmp_path, monkeypatch):
+    """Tokenizers, schedulers and configs of published kinds are part of the library: the hub is not asked."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    path = save_empty(GOLDEN["full"][kind]["checkpoint"], tmp_path / "model.safetensors")
+    first = sf.diffusion.DiffusionPipeline.from_single_file(path)
+    for pipe in (first, type(first).from_single_file(path)):
+        assert type(pipe.scheduler).__name__ == config_of(kind)["scheduler"]["_class_name"]
+        encoders = [n for n in ("text_encoder", "text_encoder_2") if getattr(pipe, n, None) is not None]
+        assert encoders
+        for encoder in encoders:
+            tokenizer = getattr(pipe, encoder.replace("text_encoder", "tokenizer"))
+            assert tokenizer("a photo of a cat").input_ids == [49406, 320, 1125, 539, 320, 2368, 49407]
+            # OpenCLIP's encoders were trained with zeros behind a text
+            openai = encoder == "text_encoder" and kind in ("v1", "inpainting", "xl_base")
+            assert tokenizer.pad_token_id == (49407 if openai else 0)
+    assert not (tmp_path / "home").exists()
+
+
 def test_counts_of_tensors():
     counts = {
         kind: {part: len(sf._core._single_file_rows(kind, part, {})) for part in GOLDEN["full"][kind]["parts"]}
@@ -116,12 +137,6 @@ def test_there_and_back(kind, tmp_path):
         assert list(tensor.shape) == golden["checkpoint"][name] and np.array_equal(
             tensor.numpy(), fill(name, tensor.shape)
         )
-    assert (
-        sf._core._single_file_kind_of(
-            golden["configs"]["unet"] | {"cross_attention_dim": config_of(kind)["unet"]["cross_attention_dim"]}
-        )
-        == kind
-    )
     del parts["unet"]["conv_in.bias"]
     with pytest.raises(ValueError, match="the unet lacks 'conv_in.bias'"):
         sf._core._to_single_file(kind, {"unet": parts["unet"]}, golden["configs"])
@@ -251,6 +266,24 @@ def test_model_index(tmp_path):
 @pytest.fixture
 def v1():
     return GOLDEN["tiny"]["v1"]
+
+
+def test_a_known_kind_that_brings_its_configs(v1, tmp_path):
+    """Other programs know the tensors' names; the configs in the metadata say what unusual sizes they have."""
+    rows = {part: [library, cls] for part, (library, cls, _) in sf._core._single_file_kinds()["v1"][2].items()}
+    files = {"model_index.json": {"_class_name": "StableDiffusionPipeline", **rows}}
+    for part, config in (config_of("v1") | v1["configs"]).items():
+        files[f"{part}/{'scheduler_config' if part == 'scheduler' else 'config'}.json"] = config
+    metadata = {f"scaffolding:{name}": json.dumps(content) for name, content in files.items()}
+    path = str(tmp_path / "a.safetensors")
+    sf.safetensors.save_file(tensors_of(v1["checkpoint"]), path, metadata)
+    file = open_file(path)
+    assert file.kind == "pipeline" and sorted(file.parts()) == ["scheduler", "text_encoder", "unet", "vae"]
+    for part, sums in v1["sums"].items():
+        assert {name: crc(file.tensor(part, name)) for name in sums} == sums
+    assert sf.models.UNet2DConditionModel.from_single_file(path).config.block_out_channels == [32, 64]
+    with pytest.raises(ValueError, match="is a StableDiffusionPipeline, but its unet lacks"):
+        open_file(path, {"unet": config_of("v1")["unet"]})  # what is passed stands over what the file says
 
 
 def test_parts_that_are_not_there(v1, tmp_path):

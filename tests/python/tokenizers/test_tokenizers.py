@@ -91,6 +91,20 @@ def test_vocabulary(clip):
     assert "model_max_length=77" in repr(clip)
 
 
+def test_clips_own_vocabulary_needs_no_file(tmp_path):
+    clip = CLIPTokenizer.built_in()
+    assert len(clip) == clip.vocab_size == 49408 and clip.model_max_length == 77
+    assert clip("a photo of a cat").input_ids == [49406, 320, 1125, 539, 320, 2368, 49407]
+    assert clip.pad_token_id == 49407 and CLIPTokenizer.built_in(pad_token="!").pad_token_id == 0
+    openai = CLIPTokenizer.built_in(text_cleaning="openai")
+    assert openai("&lt;").input_ids == clip("<").input_ids != clip("&lt;").input_ids
+    clip.save_pretrained(tmp_path)
+    assert CLIPTokenizer.from_pretrained(tmp_path).get_vocab() == clip.get_vocab()
+    golden = json.loads((GOLDEN / "clip.json").read_text())
+    for text, (ids, *_) in zip(golden["strings"], golden["results"]["full/plain"]["rows"]):
+        assert clip(text).input_ids == ids
+
+
 def test_saved_files_are_read_back(clip, tmp_path):
     clip.add_tokens("<cat-toy>")
     clip.save_pretrained(tmp_path / "tokenizer")

@@ -225,6 +225,6 @@ class PipelineCalls:
             warnings.warn(
                 f"{type(self).__name__}: the text encoder does not take so many tokens, and this part of the prompt "
                 f"was cut off: {lost}."
-                " prompt_syntax='a1111' takes prompts of any length",
+                " prompt_syntax='a1111' takes longer prompts",
                 stacklevel=stacklevel,
             )

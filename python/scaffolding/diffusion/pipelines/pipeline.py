@@ -246,16 +246,16 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         device_map=None,
         **kwargs,
     ):
-        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or its page's
-        address on the hub.
+        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or of any
+        pipeline as save_single_file writes it; or from such a file's page on the hub.
 
-        config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, which no checkpoint holds,
-        for the scheduler, and for the configs of networks of unusual size. Absent, all are those of the checkpoint's
-        kind, the tokenizers out of that one's repository in the hub's cache, or downloaded. prediction_type: "epsilon"
-        or "v_prediction" where the file cannot tell. extract_ema: the UNet's averaged weights. Components as keywords,
-        torch_dtype, device, device_map, profile, max_vram, max_ram, max_memory and revision, cache_dir, force_download,
-        token, local_files_only are as in from_pretrained. ValueError for a file that is no such checkpoint,
-        RuntimeError for tokenizers that cannot be had.
+        config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, the scheduler, and the
+        configs of networks of unusual size. Absent, all are those that the file brings, or those of its kind, which are
+        part of the library: nothing is downloaded. prediction_type: "epsilon" or "v_prediction" where the file cannot
+        tell. extract_ema: the UNet's averaged weights. Components as keywords, torch_dtype, device, device_map,
+        profile, max_vram, max_ram, max_memory and revision, cache_dir, force_download, token, local_files_only are as
+        in from_pretrained. ValueError for a file that is no such checkpoint, and for one whose text encoder has another
+        vocabulary than its kind's.
         """
         for name in (*_UNUSED, "load_safety_checker"):
             kwargs.pop(name, None)
@@ -291,10 +291,10 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
                 )
             elif step["kind"] == "scheduler" and not step["folder"]:
                 parts[name] = getattr(_schedulers, step["class_name"]).from_config(step["config"])
+            elif step["kind"] == "tokenizer" and not step["folder"]:
+                parts[name] = cls._tokenizer(step["class_name"])(found.tokenizer(name))
             else:
-                parts[name] = cls._load(
-                    {**step, "folder": step["folder"] or cls._tokenizer_folder(file.repository, name, place)}, {}
-                )
+                parts[name] = cls._load(step, {})
         del ring
         pipe = target._of(parts, plan["config"], kwargs)
         return pipe if planned is None else pipe.apply_memory_plan(pipe.memory_plan(**planned))
@@ -309,14 +309,8 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         return model
 
     @staticmethod
-    def _tokenizer_folder(repository, name, place):
-        try:
-            return os.path.join(hub.snapshot_download(repository, allow_patterns=[f"{name}/*"], **place), name)
-        except (RuntimeError, OSError) as e:
-            raise type(e)(
-                f"from_single_file: the checkpoint has no {name}, and {repository} cannot be had; pass {name}= or "
-                f"config=folder: {e}"
-            ) from e
+    def _tokenizer(class_name):
+        return getattr(tokenizers, class_name.removesuffix("Fast"))
 
     @classmethod
     def _folder(cls, name_or_path, **options):
@@ -345,27 +339,40 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             )
         if step["kind"] == "scheduler":
             return cls._scheduler(step["folder"])
-        class_name = step["class_name"] or _pipelines.tokenizer_class_of(step["folder"])
-        return getattr(tokenizers, class_name.removesuffix("Fast")).from_pretrained(step["folder"])
+        return cls._tokenizer(step["class_name"]).from_pretrained(step["folder"])
 
     def save_pretrained(self, save_directory, safe_serialization=True, variant=None, max_shard_size="10GB"):
-        """Writes each component into a folder of its name, and model_index.json last; diffusers reads it.
+        """Writes each component into a folder of its name, and model_index.json last; diffusers reads it. All files are
+        written beside before the first takes its place: a full disk leaves what was there, and what is stopped in
+        between refuses to load.
 
         TypeError for a component that is no model, scheduler or tokenizer of this library.
         """
         folder = os.fspath(save_directory)
         rows = {name: _pipelines.component_row(c) for name, c in self.components.items()}
-        for name, component in self.components.items():
-            place = os.path.join(folder, name)
-            if isinstance(component, ModelMixin):
-                component.save_pretrained(
-                    place, variant=variant, safe_serialization=safe_serialization, max_shard_size=max_shard_size
-                )
-            elif component is not None:
-                component.save_pretrained(place)
-        _pipelines.save_index(
-            folder, type(self).__name__, rows, {k: v for k, v in self._set_options.items() if v is not None}
-        )
+        with _core._ReplacingFolder(folder, "model_index.json"):
+            for name, component in self.components.items():
+                place = os.path.join(folder, name)
+                if isinstance(component, ModelMixin):
+                    component.save_pretrained(
+                        place, variant=variant, safe_serialization=safe_serialization, max_shard_size=max_shard_size
+                    )
+                elif component is not None:
+                    component.save_pretrained(place)
+            _pipelines.save_index(
+                folder, type(self).__name__, rows, {k: v for k, v in self._set_options.items() if v is not None}
+            )
+
+    def save_single_file(self, path, torch_dtype=None):
+        """Writes the whole pipeline as one safetensors file, with the configs and tokenizers in its metadata:
+        from_single_file reads it back without anything else, and its pictures are the same to the bit.
+
+        Networks of Stable Diffusion's own sizes get the names that other programs know; those of other pipelines stand
+        behind their component's name. torch_dtype: of floating tensors; None for theirs. TypeError for a component that
+        is no model, scheduler or tokenizer of this library, NotImplementedError for a model whose calls go through
+        Python.
+        """
+        _pipelines.save_single_file(self._entry_name, self._parts(), os.fspath(path), torch_dtype)
 
     # ---- comfort
 

@@ -350,23 +350,23 @@ class TextToVideoPipeline(ShowsProgress, Module):
     # ---- files
 
     def save_pretrained(self, save_directory, safe_serialization=True, variant=None, max_shard_size="10GB"):
-        """Writes each part into a folder of its name, and model_index.json last. TypeError for parts that are no models
-        of this library."""
+        """Writes each part into a folder of its name, and model_index.json last, all beside before the first takes its
+        place. TypeError for parts that are no models of this library."""
         folder, rows = os.fspath(save_directory), {}
-        for name, part in self.components.items():
-            if part is None:
-                rows[name] = ("", "")
-                continue
-            place = os.path.join(folder, name)
-            if name in _MODELS and not isinstance(part, ModelMixin):
-                raise TypeError(
-                    f"TextToVideoPipeline: {name} must be a model of scaffolding.models to be saved, is a "
-                    f"{type(part).__name__}; its state_dict() can be"
-                )
-            how = {"variant": variant, "safe_serialization": safe_serialization, "max_shard_size": max_shard_size}
-            part.save_pretrained(place, **(how if name in _MODELS else {}))
-            rows[name] = ("scaffolding", "TextTokenizer") if name == "tokenizer" else _pipelines.component_row(part)
-        _pipelines.save_index(folder, type(self).__name__, rows, dict(self.config))
+        how = {"variant": variant, "safe_serialization": safe_serialization, "max_shard_size": max_shard_size}
+        with _core._ReplacingFolder(folder, self.config_name):
+            for name, part in self.components.items():
+                if part is None:
+                    rows[name] = ("", "")
+                    continue
+                if name in _MODELS and not isinstance(part, ModelMixin):
+                    raise TypeError(
+                        f"TextToVideoPipeline: {name} must be a model of scaffolding.models to be saved, is a "
+                        f"{type(part).__name__}; its state_dict() can be"
+                    )
+                part.save_pretrained(os.path.join(folder, name), **(how if name in _MODELS else {}))
+                rows[name] = ("scaffolding", "TextTokenizer") if name == "tokenizer" else _pipelines.component_row(part)
+            _pipelines.save_index(folder, type(self).__name__, rows, dict(self.config))
 
     @classmethod
     def from_pretrained(
@@ -416,7 +416,8 @@ class TextToVideoPipeline(ShowsProgress, Module):
                 raise ValueError(f"{path}: {name} must be a positive whole number, got {value!r}")
         how = {"torch_dtype": torch_dtype, "variant": variant, "use_safetensors": use_safetensors, "device": device}
         for name in names:
-            if name not in parts and os.path.isdir(os.path.join(folder, name)):
+            absent = index.get(name) in ([None, None], (None, None))  # a folder of that name is of an earlier save
+            if name not in parts and not absent and os.path.isdir(os.path.join(folder, name)):
                 parts[name] = cls._part(folder, name, how)
         missing = [name for name in ("tokenizer", "scheduler", "text_encoder", "unet") if parts.get(name) is None]
         if missing:
