@@ -4,6 +4,7 @@
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/ops/conv/conv_1x1.h"
 #include "scaffolding/ops/conv/conv_product.h"
+#include "scaffolding/ops/conv/conv_rows.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -137,6 +138,7 @@ template <class K, class T> static void forward(const ConvForward& f) {
 }
 
 template <class K, class T> static void backward_data(const ConvBackwardData& f) {
+  if (is_product_of_frames(f)) return multiply_frames(f);
   const ConvGeometry g = ConvGeometry::of(f.dx, f.weight, f.dy, f.shape);
   const int64_t groups = f.shape.groups, in = f.weight.sizes[1], out = f.weight.sizes[0] / groups,
                 channels = f.dx.sizes[1];
@@ -215,6 +217,7 @@ static void bias_gradient(const TensorView& db, const T* dy, int64_t pixels, int
 }
 
 template <class K, class T> static void backward_weights(const ConvBackwardWeights& f) {
+  if (is_sum_of_rows(f)) return sum_rows(f);
   using Acc = typename K::Acc;
   const ConvGeometry g = ConvGeometry::of(f.x, f.dweight, f.dy, f.shape);
   const int64_t groups = f.shape.groups, in = f.dweight.sizes[1], out = f.dweight.sizes[0] / groups,

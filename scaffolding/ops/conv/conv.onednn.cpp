@@ -7,6 +7,7 @@
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/conv/pointwise.h"
+#include "scaffolding/ops/conv/rows.h"
 #include "scaffolding/ops/matmul/post_ops.h"
 
 namespace sf {
@@ -270,6 +271,7 @@ bool supports_forward(const ConvForward& f) {
   return type_ok(f.x) && f.y.numel() > 0 && dense(f.x) && dense(f.y) && dense(f.residual) && can_build(f);
 }
 bool supports_data(const ConvBackwardData& f) {
+  if (is_product_of_frames(f)) return false;  // conv_rows.h is faster
   return type_ok(f.dx) && f.dx.numel() > 0 && f.dy.numel() > 0 && dense(f.dx) && dense(f.dy) && can_build(f);
 }
 // Pictures of a few pixels, as deep layers of small images have: the library's direct algorithm falls to a tenth of its
@@ -281,7 +283,7 @@ bool few_pixels(const TensorView& y, const TensorView& w) {
   return pixels <= 4 && taps > 1;
 }
 bool supports_weights(const ConvBackwardWeights& f) {
-  if (few_pixels(f.dy, f.dweight)) return false;
+  if (few_pixels(f.dy, f.dweight) || is_sum_of_rows(f)) return false;               // conv_rows.h is faster
   if (f.x.dtype == kBFloat16 && !ordinary(f.dweight, f.shape, f.dy)) return false;  // 2.6.3 leaves NaN in ragged shapes
   return type_ok(f.x) && f.x.numel() > 0 && f.dy.numel() > 0 && dense(f.x) && dense(f.dy) && can_build(f);
 }

@@ -41,6 +41,11 @@ SF_OP_TEST(conv3d) {
   sample(to_channels_last(randn({3, 32, 1, 6, 7})), randn({16, 32, 3, 3, 3}), randn({16}), 1, Shape{1, 0, 2});
   sample(randn({1, 16, 2, 8, 7}), randn({16, 16, 2, 3, 3}), randn({16}), 1, Shape{0, 1, 1});
   sample(to_channels_last(randn({2, 16, 2, 8, 7})), randn({16, 16, 1, 3, 3}), randn({16}), 1, Shape{0, 1, 1});
+  // kernels over time alone, and with strides
+  sample(to_channels_last(randn({2, 32, 4, 3, 5})), randn({64, 32, 3, 1, 1}), randn({64}), 1, Shape{1, 0, 0});
+  sample(to_channels_last(randn({1, 64, 3, 2, 7})), randn({32, 64, 2, 1, 1}));
+  sample(to_channels_last(randn({1, 32, 3, 5, 6})), randn({32, 32, 3, 3, 3}), randn({32}), Shape{1, 2, 2}, 1)
+      .no_golden();
 }
 SF_OP_TEST(conv_transpose1d) { sample(randn({2, 4, 5}), randn({4, 3, 3}), randn({3}), 2, 1, 1); }
 SF_OP_TEST(conv_transpose2d) {
@@ -80,6 +85,38 @@ TEST(Winograd, kernels_over_time_equal_the_direct_sum) {
       pin_provider("*", "winograd");
       const Tensors got = results();
       unpin_providers();
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_LT(amax(abs(got[i] - direct[i])).item() / amax(abs(direct[i])).item(), 1e-5) << "result " << i;
+    }
+  }
+}
+
+// Blocks of pixels with ragged edges; frames that no frame of the other side meets; strides.
+TEST(ConvRows, gradients_equal_the_direct_sum) {
+  autograd::NoGrad off;
+  manual_seed(4);
+  struct Layer {
+    Shape x, w, stride, padding;
+  };
+  for (const Layer& l : {Layer{{2, 64, 5, 23, 31}, {96, 64, 3, 1, 1}, {1, 1, 1}, {1, 0, 0}},
+                         {{1, 32, 1, 40, 11}, {32, 32, 3, 1, 1}, {1, 1, 1}, {2, 0, 0}},
+                         {{3, 128, 4, 16, 16}, {32, 128, 4, 1, 1}, {1, 1, 1}, {0, 0, 0}},
+                         {{1, 32, 2, 7, 9}, {160, 32, 5, 1, 1}, {1, 1, 1}, {4, 0, 0}},
+                         {{2, 32, 5, 11, 14}, {64, 32, 3, 3, 3}, {1, 2, 2}, {1, 1, 1}},
+                         {{1, 64, 6, 8, 300}, {32, 64, 2, 3, 5}, {2, 1, 3}, {1, 0, 4}},
+                         {{1, 32, 2, 3, 1}, {32, 32, 2, 3, 3}, {1, 2, 2}, {1, 2, 2}}}) {
+    ConvShape shape;
+    for (int i = 0; i < 3; ++i) shape.stride[i] = l.stride[i], shape.padding[i] = l.padding[i];
+    for (bool weight_last : {false, true}) {
+      const Tensor x = to_channels_last(randn(l.x));
+      Tensor w = randn(l.w);
+      if (weight_last) w = to_channels_last(w);
+      const Tensor dy = to_channels_last(randn(conv_output(x, w, {}, shape).shape()));
+      auto results = [&](DType t) {
+        return Tensors{conv_input_gradient(dy.to(t), w.to(t), l.x, shape),
+                       conv_weight_gradient(x.to(t), dy.to(t), l.w, shape)};
+      };
+      const Tensors got = results(kFloat32), direct = results(kFloat64);
       for (size_t i = 0; i < got.size(); ++i)
         EXPECT_LT(amax(abs(got[i] - direct[i])).item() / amax(abs(direct[i])).item(), 1e-5) << "result " << i;
     }
