@@ -53,10 +53,6 @@ class Message {
   std::string text_;
 };
 
-// A stranger's text as it may stand in a message: control characters, which would break its line or steer a terminal,
-// as \n, \r, \t and \x1b.
-std::string printable(std::string_view text);
-
 template <class E = ValueError, class... P> [[noreturn, gnu::noinline, gnu::cold]] void fail(const P&... parts) {
   Message m;
   (m << ... << parts);

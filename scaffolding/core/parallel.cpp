@@ -76,7 +76,8 @@ ComputeScope::~ComputeScope() {
 }
 
 namespace {
-// A child of fork() has the thread that forked and none of its team, for which the next region would wait for ever. So
+// fork() must not happen while another thread computes: what that one has locked stays locked in the child.
+// A child has the thread that forked and none of its team, for which the next region would wait for ever. So
 // the team ends before the fork, and parent and child start one of their own when they next compute: oneDNN's regions,
 // which are OpenMP's too, as well as ours.
 void before_fork() {

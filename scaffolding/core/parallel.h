@@ -1,8 +1,6 @@
 // parallel_for: one pool of threads (OpenMP) for the whole process.
 // Regions started while another host thread computes, or from inside a region, run on the calling thread alone:
 // two Python threads never start four workers on two cores.
-// A child of fork() has a pool of its own. The fork must not happen while another thread computes: what that one has
-// locked stays locked in the child.
 #pragma once
 #include <cstdint>
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 
 namespace sf::io {
 

@@ -182,9 +182,9 @@ class Machine {
   // a small file would fill the memory.
   void spend(const Object& made) {
     const Node& node = *made.node();
-    bool borrowed = made.is(Object::TensorValue) && node.tensor.storage()->lender;
-    spent_ += node.text.size() + node.items.size() * sizeof(Object) +
-              (made.is(Object::TensorValue) && !borrowed ? node.tensor.nbytes() : 0);
+    const bool copied =
+        made.is(Object::TensorValue) && !node.tensor.device().is_meta() && !node.tensor.storage()->lender;
+    spent_ += node.text.size() + node.items.size() * sizeof(Object) + (copied ? node.tensor.nbytes() : 0);
     SF_CHECK(spent_ <= budget_, in_.name(), ": the pickle makes objects of more than ", budget_, " bytes by calls");
   }
 

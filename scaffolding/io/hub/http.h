@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 
 namespace sf::io {
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/io/hub/hub_cache.h"
 
 namespace sf::io {

@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/io/file.h"
 
 namespace sf::io {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/io/base64.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/models/model.h"
