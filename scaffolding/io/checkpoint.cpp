@@ -46,7 +46,7 @@ class SafetensorsCheckpoint final : public Checkpoint {
 
 class GgufCheckpoint final : public Checkpoint {
  public:
-  explicit GgufCheckpoint(const Bytes& file) : file_(file) {}
+  explicit GgufCheckpoint(const Bytes& file, uint64_t most_header = UINT64_MAX) : file_(file, most_header) {}
   const char* kind() const override { return "gguf"; }
   std::vector<std::string> names() const override {
     std::vector<std::string> out;
@@ -253,6 +253,22 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file) {
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {
   std::error_code error;
   return open_checkpoint(Bytes::open(fs::is_directory(path, error) ? in_folder(path) : path));
+}
+
+std::shared_ptr<const Checkpoint> open_checkpoint_head(const std::string& path) {
+  const Bytes file = Bytes::map(path);
+  if (GgufFile::recognises(file)) return std::make_shared<GgufCheckpoint>(file, kMostHead);
+  const bool torch = ZipReader::recognises(file);
+  if (!torch && looks_like_safetensors(file)) {
+    const uint64_t header = ByteReader(file).get<uint64_t>();
+    SF_CHECK(header <= kMostHead || header > file.size - 8, path, ": the header has ", header, " bytes, at most ",
+             kMostHead, " are looked at");
+    return std::make_shared<SafetensorsCheckpoint>(file);
+  }
+  SF_CHECK_AS(NotSupported, torch || is_pickle(file), path, ": is no safetensors, GGUF or PyTorch file");
+  return std::make_shared<TreeCheckpoint>(
+      "torch", path,
+      named_tensors(load_torch(file, {.placeholders = true, .shapes_only = true, .most_head = kMostPickleHead})));
 }
 
 std::map<std::string, Tensor> load_checkpoint(const std::string& path) {
