@@ -109,8 +109,6 @@ std::string upscaler_title(const Entries& entries) {
 // A network that does nothing alone.
 std::string part_title(const Entries& entries) {
   constexpr std::pair<const char*, const char*> kParts[] = {
-      {"controlnet_cond_embedding.conv_in.weight", "ControlNet"},
-      {"control_model.input_blocks.0.0.weight", "ControlNet"},
       {"text_model.final_layer_norm.weight", "CLIP text encoder"},
       {"vision_model.post_layernorm.weight", "CLIP image encoder"},
       {"encoder.block.0.layer.0.SelfAttention.q.weight", "T5 text encoder"},
@@ -230,18 +228,19 @@ ModelDescription describe_checkpoint(const io::Checkpoint& file, const std::stri
   if (is("lora", LoraFile::recognises(file) ? lora_title(entries) : "")) return out;
   const bool nested =
       std::any_of(entries.begin(), entries.end(), [](auto& e) { return e.name.starts_with("state_dict."); });
-  const std::string outer = nested ? "state_dict." : "";
-  if (const SingleFileKind* kind = find_single_file_kind(file, outer)) {
-    const bool vae = before(entries, "decoder.conv_out.weight").has_value();
-    const bool text = std::any_of(entries.begin(), entries.end(), [&](auto& e) {
-      return e.name.starts_with(outer + "cond_stage_model.") || e.name.starts_with(outer + "conditioner.");
-    });
-    is(text ? "model" : "part", kind->title + (text && vae ? "" : text ? " without a VAE" : ", its UNet alone"));
-    return out;
-  }
-  const std::string other = family_not_supported(file, outer);
+  const std::string outer = nested ? "state_dict." : "", other = family_not_supported(file, outer);
   if (other == "a ControlNet") return is("part", "ControlNet"), out;
   if (is("model", other.empty() ? other : other + " (not supported)")) return out;
+  if (before(entries, "input_blocks.0.0.weight")) {
+    if (const SingleFileKind* kind = find_single_file_kind(file, outer)) {
+      const bool vae = before(entries, "decoder.conv_out.weight").has_value();
+      const bool text = std::any_of(entries.begin(), entries.end(), [&](auto& e) {
+        return e.name.starts_with(outer + "cond_stage_model.") || e.name.starts_with(outer + "conditioner.");
+      });
+      is(text ? "model" : "part", kind->title + (text && vae ? "" : text ? " without a VAE" : ", its UNet alone"));
+      return out;
+    }
+  }
   if (is("upscaler", upscaler_title(entries)) || is("vae", vae_title(file, entries)) || is("part", part_title(entries)))
     return out;
   if (use == io::ModelUse::Upscaler && is("upscaler", "upscaler of another kind")) return out;
