@@ -387,7 +387,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     loaded = diffusion::load_pipeline(loaded_from(s.model), options);
   }
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline = loaded.pipeline;
-  if (!s.vae.empty()) diffusion::replace_vae(*pipeline, loaded_from(s.vae), {.dtype = dtype});
+  if (!s.vae.empty()) diffusion::replace_vae(*pipeline, vae_loaded_from(s.vae), {.dtype = dtype});
   const auto& family = diffusion::pipeline_entry(pipeline->name()).family_name;
   auto can = [&](diffusion::Task task) { return diffusion::find_pipeline(family, task) != nullptr; };
   auto task = std::find_if(tasks.begin(), tasks.end(), can);

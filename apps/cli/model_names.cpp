@@ -9,6 +9,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/hub/hub_cache.h"
+#include "scaffolding/io/hub/model_folder.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/nn/closest.h"
 
@@ -110,6 +111,18 @@ std::string loaded_from(const std::string& located) {
   if (fs::exists(located, error) || io::is_shipped_model(located)) return located;
   const std::string whole = io::whole_snapshot(located);
   return whole.empty() ? located : whole;
+}
+
+std::string vae_loaded_from(const std::string& located) {
+  std::error_code error;
+  const std::string path = loaded_from(located);
+  if (fs::exists(path, error)) return path;
+  if (io::is_shipped_model(path)) return io::resolve_model_folder(path);
+  try {
+    return io::resolve_model_folder(path, {.subfolder = "vae"});
+  } catch (const ValueError&) {  // the repository is the autoencoder's own
+    return io::resolve_model_folder(path);
+  }
 }
 
 }  // namespace sf::cli

@@ -15,5 +15,7 @@ std::vector<io::LocalModel> known_models();
 std::string located_model(const std::string& option, const std::string& name, io::ModelUse use = io::ModelUse::Model);
 // Where that is loaded from: of a repository that is in the cache whole its folder there, so that no server is asked.
 std::string loaded_from(const std::string& located);
+// The same of an autoencoder: a path, downloaded where it is a repository's and that is allowed.
+std::string vae_loaded_from(const std::string& located);
 
 }  // namespace sf::cli

@@ -1,5 +1,5 @@
-"""Writes tests/golden/optim.json.gz: what torch's optimizers and schedules, diffusers' schedules and EMAModel, and torch's
-GradScaler compute.
+"""Writes tests/golden/optim.json.gz: what torch's optimizers and schedules, diffusers' schedules and EMAModel, and
+torch's GradScaler compute.
 
     python tests/golden/make_golden_optim.py      # a Python that has torch and diffusers
 
