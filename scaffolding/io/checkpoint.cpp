@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "scaffolding/io/byte_reader.h"
+#include "scaffolding/io/checkpoint_head.h"
 #include "scaffolding/io/formats/gguf.h"
 #include "scaffolding/io/formats/npy.h"
 #include "scaffolding/io/formats/safetensors.h"
@@ -265,7 +266,7 @@ std::shared_ptr<const Checkpoint> open_checkpoint_head(const std::string& path) 
              kMostHead, " are looked at");
     return std::make_shared<SafetensorsCheckpoint>(file);
   }
-  SF_CHECK_AS(NotSupported, torch || is_pickle(file), path, ": is no safetensors, GGUF or PyTorch file");
+  SF_CHECK(torch || is_pickle(file), path, ": is no safetensors, GGUF or PyTorch file");
   return std::make_shared<TreeCheckpoint>(
       "torch", path,
       named_tensors(load_torch(file, {.placeholders = true, .shapes_only = true, .most_head = kMostPickleHead})));

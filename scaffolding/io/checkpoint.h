@@ -37,11 +37,6 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path);
 std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file);  // a sharded one needs a path
 std::map<std::string, Tensor> load_checkpoint(const std::string& path);
 
-// Names, shapes, dtypes and metadata of a file, for looking into many files of strangers: of headers, directories and
-// pickles at most kMostHead bytes are read and nothing is inflated; what would take more is a ValueError. Tensors are
-// not to be asked for. Safetensors, PyTorch's zip and GGUF; NotSupported for other kinds.
-inline constexpr uint64_t kMostHead = uint64_t(16) << 20, kMostPickleHead = uint64_t(4) << 20;
-std::shared_ptr<const Checkpoint> open_checkpoint_head(const std::string& path);
 // Tensors in memory as a checkpoint, whose kind is "tensors": for readers of files that take what was read already.
 std::shared_ptr<const Checkpoint> checkpoint_of(std::map<std::string, Tensor> tensors);
 

@@ -5,11 +5,12 @@
 #include <new>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/checkpoint_head.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/json_error.h"
 #include "scaffolding/models/adapters/lora_file.h"
-#include "scaffolding/models/single_file/kinds.h"
+#include "scaffolding/models/single_file/family.h"
 
 namespace sf::models {
 

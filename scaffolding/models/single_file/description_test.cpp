@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "scaffolding/io/checkpoint_head.h"
 #include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/ops/ops.h"

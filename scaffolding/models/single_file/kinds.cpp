@@ -5,6 +5,7 @@
 #include "scaffolding/io/config.h"
 #include "scaffolding/models/adapters/lora_keys.h"
 #include "scaffolding/models/configs/embedded_configs.h"
+#include "scaffolding/models/single_file/family.h"
 
 namespace sf::models {
 

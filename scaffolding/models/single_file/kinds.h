@@ -55,9 +55,4 @@ const SingleFileKind& single_file_kind(const std::string& name);  // ValueError 
 const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const std::string& outer,
                                             const std::string& path);
 
-// The same for whoever only wants to tell: null for what is none of them; the name of the family of one that is not
-// supported, "" for what is not known.
-const SingleFileKind* find_single_file_kind(const io::Checkpoint& file, const std::string& outer);
-std::string family_not_supported(const io::Checkpoint& file, const std::string& outer);
-
 }  // namespace sf::models
