@@ -36,7 +36,6 @@ class Checkpoint {
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path);
 std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file);  // a sharded one needs a path
 std::map<std::string, Tensor> load_checkpoint(const std::string& path);
-
 // Tensors in memory as a checkpoint, whose kind is "tensors": for readers of files that take what was read already.
 std::shared_ptr<const Checkpoint> checkpoint_of(std::map<std::string, Tensor> tensors);
 
