@@ -126,7 +126,7 @@ TEST_F(Description, PrecisionIsOfMostNumbers) {
 TEST_F(Description, PackedFilesSayTheirClass) {
   const ModelDescription is =
       of(sparse("a.safetensors", {{"unet.conv_in.weight", {8, 4, 3, 3}}}, "F16",
-                R"("__metadata__":{"scaffolding:model_index.json":"{\"_class_name\":\"DiTPipeline\"}"},)"));
+                R"("__metadata__":{"scaffolding:model_index.json":"{\"_class_name\":\"DiTPipeline\"}"})"));
   EXPECT_EQ(is.title, "DiTPipeline in one file") << is.problem;
 }
 
