@@ -39,7 +39,7 @@ std::vector<LocalModel> preferred(const std::vector<LocalModel>& found, ModelUse
   return found;
 }
 
-// "; nearest are 'a' and 'b'", or "".
+// "; did you mean 'a' or 'b'?", or "".
 std::string nearest(const std::string& name, const std::vector<LocalModel>& models) {
   std::set<std::string> names;
   for (auto& model : models) names.insert(io::short_name(model)), names.insert(model.repository ? model.name : "");
@@ -62,8 +62,8 @@ std::string nearest(const std::string& name, const std::vector<LocalModel>& mode
     if (out.size() < kNearest && wanted.size() > 2 && n.find(wanted) != n.npos) take(n);
   std::string text;
   for (size_t i = 0; i < out.size(); ++i)
-    text += (i == 0 ? "'" : i + 1 == out.size() ? " and '" : ", '") + printable(out[i]) + "'";
-  return out.empty() ? "" : (out.size() == 1 ? "; nearest is " : "; nearest are ") + text;
+    text += (i == 0 ? "'" : i + 1 == out.size() ? " or '" : ", '") + printable(out[i]) + "'";
+  return out.empty() ? "" : "; did you mean " + text + "?";
 }
 
 }  // namespace
@@ -84,6 +84,7 @@ std::string located_model(const std::string& option, const std::string& name, Mo
   if (const std::string home = io::expand_user(name); name.starts_with('~') && fs::exists(home, error)) return home;
   const bool is_path = name.starts_with('/') || name.starts_with('.') || name.starts_with('~');
   const bool on_hub = !is_path && std::count(name.begin(), name.end(), '/') == 1 && io::is_repo_id(name);
+  if (is_path && use == ModelUse::Model) return name;  // which load_model refuses
   SF_CHECK(!is_path, option, ": there is no '", name, "'");
   if (on_hub && !io::whole_snapshot(name).empty()) return name;
   const std::vector<LocalModel> models = known_models();

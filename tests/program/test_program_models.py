@@ -97,7 +97,7 @@ def test_names_of_many_and_of_none(run, home, one_file, tmp_path):
     assert f"'{home}/ComfyUI/models/checkpoints/ink.safetensors'" in done.stderr and "ink.ckpt'" in done.stderr
     assert run(*asked, "checkpoints/ink").returncode == 0
     assert run(*asked, "ink.safetensors").returncode == 0
-    refused(run(*asked, "inc"), "nearest is 'ink'")
+    refused(run(*asked, "inc"), "; did you mean 'ink'?")
     refused(run(*asked, "emoji-182"), "'emoji-128'")
     refused(run(*asked, "quite another name"), "scaffolding models lists them, SF_MODELS names other folders")
     refused(run(*asked, "./ink"), "--model: there is no './ink'")
