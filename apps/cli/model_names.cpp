@@ -103,8 +103,9 @@ std::string located_model(const std::string& option, const std::string& name, Mo
          found.size() > kListed ? ", ..." : "", "; say which by its path, or with its folder or suffix");
   }
   if (on_hub) return name;
-  fail(option, ": there is no '", name, "', neither a path nor a model in the folders that are looked through",
-       nearest(name, models), "; scaffolding models lists them, SF_MODELS names other folders");
+  const std::string hint = nearest(name, models);
+  fail(option, ": there is no '", name, "', neither a path nor a model in the folders that are looked through", hint,
+       hint.empty() ? "; " : " ", "'scaffolding models' lists them, SF_MODELS names other folders");
 }
 
 std::string loaded_from(const std::string& located) {

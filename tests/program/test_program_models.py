@@ -99,7 +99,7 @@ def test_names_of_many_and_of_none(run, home, one_file, tmp_path):
     assert run(*asked, "ink.safetensors").returncode == 0
     refused(run(*asked, "inc"), "; did you mean 'ink'?")
     refused(run(*asked, "emoji-182"), "'emoji-128'")
-    refused(run(*asked, "quite another name"), "scaffolding models lists them, SF_MODELS names other folders")
+    refused(run(*asked, "quite another name"), "'scaffolding models' lists them, SF_MODELS names other folders")
     refused(run(*asked, "./ink"), "--model: there is no './ink'")
     refused(run(*asked, "ink", SF_MODELS=str(tmp_path / "none")), "SF_MODELS: there is no folder")
     # the same file under two names is one
