@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
@@ -45,17 +46,28 @@ bool contains(const std::string& text, const std::string& part) { return lower(t
 std::vector<ModelDescription> described(const std::vector<io::LocalModel>& found) {
   std::vector<ModelDescription> out(found.size());
   std::atomic<size_t> next{0};
+  std::atomic<bool> out_of_memory{false};
   auto work = [&] {
     for (size_t i; (i = next++) < found.size();) out[i] = models::describe_model(found[i]);
   };
   const size_t wanted =
       std::min({kMostThreads, size_t(std::thread::hardware_concurrency()), found.size() / kPerThread});
-  std::vector<std::jthread> threads;
-  try {
-    while (threads.size() + 1 < wanted) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // no room for another: those that are there do it
+  {
+    std::vector<std::jthread> threads;
+    try {
+      while (threads.size() + 1 < wanted)
+        threads.emplace_back([&] {
+          try {
+            work();
+          } catch (const std::bad_alloc&) {
+            next = found.size(), out_of_memory = true;
+          }
+        });
+    } catch (const std::system_error&) {  // no room for another: those that are there do it
+    }
+    work();
   }
-  work();
+  if (out_of_memory) throw std::bad_alloc();
   return out;
 }
 
@@ -143,8 +155,8 @@ void add_models(CLI::App& program) {
   command->add_flag("--json", o->json, "For programs: JSON on standard output");
   command->footer(R"(Examples:
   scaffolding models
-  scaffolding models --kind lora
-  SF_MODELS=/data/models scaffolding models dreamshaper --json)");
+  scaffolding models --kind lora            of XL: --kind XL
+  scaffolding models dreamshaper --json     those whose name or folder has this)");
   command->callback([o] { list_models(*o); });
 }
 

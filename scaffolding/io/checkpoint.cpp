@@ -257,15 +257,16 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {
 }
 
 std::shared_ptr<const Checkpoint> open_checkpoint_head(const std::string& path) {
-  const Bytes file = Bytes::map(path);
-  if (GgufFile::recognises(file)) return std::make_shared<GgufCheckpoint>(file, kMostHead);
-  const bool torch = ZipReader::recognises(file);
-  if (!torch && looks_like_safetensors(file)) {
-    const uint64_t header = ByteReader(file).get<uint64_t>();
-    SF_CHECK(header <= kMostHead || header > file.size - 8, path, ": the header has ", header, " bytes, at most ",
+  const Bytes whole = Bytes::open(path), begin = whole.slice(0, std::min<uint64_t>(whole.size, 16)).mapped();
+  const bool torch = ZipReader::recognises(begin);
+  if (!torch && !GgufFile::recognises(begin) && looks_like_safetensors(begin)) {
+    const uint64_t header = ByteReader(begin).get<uint64_t>();
+    SF_CHECK(header <= kMostHead || header > whole.size - 8, path, ": the header has ", header, " bytes, at most ",
              kMostHead, " are looked at");
-    return std::make_shared<SafetensorsCheckpoint>(file);
+    return std::make_shared<SafetensorsCheckpoint>(whole);
   }
+  const Bytes file = whole.mapped();
+  if (GgufFile::recognises(file)) return std::make_shared<GgufCheckpoint>(file, kMostHead);
   SF_CHECK(torch || is_pickle(file), path, ": is no safetensors, GGUF or PyTorch file");
   return std::make_shared<TreeCheckpoint>(
       "torch", path,

@@ -144,7 +144,7 @@ std::vector<LocalModel> local_models(const std::vector<ModelPlace>& places) {
   Walk walk;
   for (auto& place : places) {
     if (place.kind == ModelPlace::HubCache) walk.hub_cache(place);
-    else walk.folder(place.folder, "", place.program, use_of_folder(place.folder), 0);
+    else walk.folder(place.folder, "", place.program, use_of_folder(fs::path(place.folder).filename()), 0);
   }
   return std::move(walk.found);
 }

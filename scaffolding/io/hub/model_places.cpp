@@ -1,7 +1,6 @@
 #include "scaffolding/io/hub/model_places.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "scaffolding/core/env.h"
@@ -57,19 +56,17 @@ std::string plain(const std::string& name) {
 
 }  // namespace
 
-ModelUse use_of_folder(const std::string& path) {
-  for (fs::path p(path); p.has_filename(); p = p.parent_path()) {
-    const std::string name = plain(p.filename().string());
-    for (auto& [known, use] : kUses)
-      if (name == known) return use;
-  }
-  return ModelUse::Any;
+ModelUse use_of_folder(const std::string& name) {
+  const std::string wanted = plain(name);
+  auto* found = std::find_if(std::begin(kUses), std::end(kUses), [&](auto& known) { return wanted == known.first; });
+  return found == std::end(kUses) ? ModelUse::Any : found->second;
 }
 
 std::vector<ModelPlace> model_places() {
   std::vector<ModelPlace> out;
   std::error_code error;
   auto add = [&](ModelPlace place) {
+    while (place.folder.size() > 1 && place.folder.ends_with('/')) place.folder.pop_back();
     if (!fs::is_directory(place.folder, error)) return false;
     const bool again = std::any_of(out.begin(), out.end(),
                                    [&](auto& other) { return fs::equivalent(other.folder, place.folder, error); });

@@ -7,7 +7,7 @@
 
 namespace sf::io {
 
-// What a folder is for, by its name: "checkpoints", "Stable-diffusion", "loras".
+// What a folder is for, by its own name: "checkpoints", "Stable-diffusion", "loras".
 enum class ModelUse : uint8_t { Any, Model, Denoiser, Vae, Lora, Upscaler, Other };
 
 struct ModelPlace {
@@ -20,7 +20,6 @@ struct ModelPlace {
 // that is not there.
 std::vector<ModelPlace> model_places();
 
-// By the innermost folder of a path whose name says something; Any where none does.
-ModelUse use_of_folder(const std::string& path);
+ModelUse use_of_folder(const std::string& name);  // Any where the name says nothing
 
 }  // namespace sf::io
