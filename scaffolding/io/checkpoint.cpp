@@ -257,19 +257,23 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {
 }
 
 std::shared_ptr<const Checkpoint> open_checkpoint_head(const std::string& path) {
-  const Bytes whole = Bytes::open(path), begin = whole.slice(0, std::min<uint64_t>(whole.size, 16)).mapped();
+  return open_checkpoint_head(Bytes::open(path));
+}
+
+std::shared_ptr<const Checkpoint> open_checkpoint_head(const Bytes& whole) {
+  const Bytes begin = whole.slice(0, std::min<uint64_t>(whole.size, 16)).mapped();
   const bool torch = ZipReader::recognises(begin);
   if (!torch && !GgufFile::recognises(begin) && looks_like_safetensors(begin)) {
     const uint64_t header = ByteReader(begin).get<uint64_t>();
-    SF_CHECK(header <= kMostHead || header > whole.size - 8, path, ": the header has ", header, " bytes, at most ",
-             kMostHead, " are looked at");
+    SF_CHECK(header <= kMostHead || header > whole.size - 8, whole.name, ": the header has ", header,
+             " bytes, at most ", kMostHead, " are looked at");
     return std::make_shared<SafetensorsCheckpoint>(whole);
   }
   const Bytes file = whole.mapped();
   if (GgufFile::recognises(file)) return std::make_shared<GgufCheckpoint>(file, kMostHead);
-  SF_CHECK(torch || is_pickle(file), path, ": is no safetensors, GGUF or PyTorch file");
+  SF_CHECK(torch || is_pickle(file), whole.name, ": is no safetensors, GGUF or PyTorch file");
   return std::make_shared<TreeCheckpoint>(
-      "torch", path,
+      "torch", whole.name,
       named_tensors(load_torch(file, {.placeholders = true, .shapes_only = true, .most_head = kMostPickleHead})));
 }
 
