@@ -19,6 +19,7 @@
 #include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/replace_vae.h"
+#include "scaffolding/io/hub/hub.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/io/pictures/image.h"
 
@@ -384,7 +385,11 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
              s.model, "'");
     diffusion::LoadPipelineOptions options;
     options.dtype = dtype;
-    loaded = diffusion::load_pipeline(loaded_from(s.model), options);
+    try {
+      loaded = diffusion::load_pipeline(loaded_from(s.model), options);
+    } catch (const io::HubError& e) {
+      throw io::HubError(e.reason, e.what() + nearest_models(s.model));
+    }
   }
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline = loaded.pipeline;
   if (!s.vae.empty()) diffusion::replace_vae(*pipeline, vae_loaded_from(s.vae), {.dtype = dtype});

@@ -44,7 +44,7 @@ std::string nearest(const std::string& name, const std::vector<LocalModel>& mode
   std::set<std::string> names;
   for (auto& model : models) names.insert(io::short_name(model)), names.insert(model.repository ? model.name : "");
   names.erase("");
-  const std::string wanted = lower(fs::path(name).stem().string());
+  const std::string whole = lower(name), wanted = lower(io::short_name({.path = "", .name = name}));
   std::vector<std::string> small, out;
   std::map<std::string, std::string> spelled;
   for (auto& n : names)
@@ -54,7 +54,8 @@ std::string nearest(const std::string& name, const std::vector<LocalModel>& mode
     std::erase(small, n);
   };
   while (out.size() < kNearest) {
-    const std::string one = nn::closest(lower(name), small);
+    std::string one = nn::closest(whole, small);
+    if (one.empty()) one = nn::closest(wanted, small);
     if (one.empty()) break;
     take(one);
   }
@@ -107,6 +108,8 @@ std::string located_model(const std::string& option, const std::string& name, Mo
   fail(option, ": there is no '", name, "', neither a path nor a model in the folders that are looked through", hint,
        hint.empty() ? "; " : " ", "'scaffolding models' lists them, SF_MODELS names other folders");
 }
+
+std::string nearest_models(const std::string& name) { return nearest(name, known_models()); }
 
 std::string loaded_from(const std::string& located) {
   std::error_code error;

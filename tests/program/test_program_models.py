@@ -100,6 +100,8 @@ def test_names_of_many_and_of_none(run, home, one_file, tmp_path):
     refused(run(*asked, "inc"), "; did you mean 'ink'?")
     refused(run(*asked, "emoji-182"), "'emoji-128'")
     refused(run(*asked, "quite another name"), "'scaffolding models' lists them, SF_MODELS names other folders")
+    refused(run(*asked, "sub/inc", HF_HUB_OFFLINE="1"), "HF_HUB_OFFLINE is set")
+    assert "; did you mean 'ink'?" in run(*asked, "sub/inc", HF_HUB_OFFLINE="1").stderr
     refused(run(*asked, "./ink"), "--model: there is no './ink'")
     refused(run(*asked, "ink", SF_MODELS=str(tmp_path / "none")), "SF_MODELS: there is no folder")
     # the same file under two names is one
@@ -157,7 +159,7 @@ def test_what_is_in_the_hubs_cache_whole_asks_no_server(run, home, model, tmp_pa
     assert [(row["name"], row["problem"].endswith("unet: has no weights")) for row in rows] == [("org/squares", True)]
 
 
-def test_vae(run, home, model, tmp_path):
+def test_vae(run, home, model, one_file, tmp_path):
     vae = sf.models.AutoencoderKL.from_pretrained(str(model / "vae"))
     weights = {k: v.to(sf.float32) for k, v in vae.state_dict().items()}
     for name, tensor in weights.items():
@@ -183,6 +185,7 @@ def test_vae(run, home, model, tmp_path):
     passed = sf.diffusion.StableDiffusionPipeline.from_pretrained(
         str(model), torch_dtype=sf.float32, vae=vae.to(sf.float32)
     )
+    assert sf.diffusion.StableDiffusionPipeline.from_single_file(str(one_file), vae=vae).vae is vae
     call = {"num_inference_steps": 1, "generator": sf.Generator().manual_seed(1), "output_type": "np"}
     call["guidance_scale"] = 4
     drawn = passed("red square", **call).images[0]
