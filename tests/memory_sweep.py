@@ -51,6 +51,7 @@ def commands(model, folder):
         ),
         "demo": (("demo", "-m", model, "--steps", 1, "-q", "-o", folder / "demo"), folder / "demo" / "grid.png"),
         "inspect": (("inspect", model), None),
+        "models": (("models",), None),
         "convert": (("convert", weights, folder / "a.pt"), folder / "a.pt"),
         "devices": (("devices",), None),
         "ops": (("ops",), None),

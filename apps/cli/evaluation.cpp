@@ -47,6 +47,7 @@ ordered_json evaluation_report(EvaluationSettings& o, const diffusion::Diffusion
                       {"guidance", *s.guidance},
                       {"sampler", s.sampler.empty() ? pipeline.the_scheduler()->name() : s.sampler},
                       {"seed", *s.seed}};
+  if (!s.vae.empty()) report["vae"] = s.vae;
   hash_loras(s.loras.used);
   if (!s.loras.used.empty()) report["lora"] = loras_json(s.loras.used);
   return report;

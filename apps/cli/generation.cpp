@@ -10,6 +10,7 @@
 #include "apps/cli/animations.h"
 #include "apps/cli/clips.h"
 #include "apps/cli/files.h"
+#include "apps/cli/model_names.h"
 #include "apps/cli/output_file.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/terminal.h"
@@ -17,6 +18,8 @@
 #include "scaffolding/core/version.h"
 #include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
+#include "scaffolding/diffusion/pipelines/replace_vae.h"
+#include "scaffolding/io/hub/hub.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/io/pictures/image.h"
 
@@ -35,6 +38,7 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("prompt", s.prompt, "--prompt");
   f("negative_prompt", s.negative_prompt, "--negative-prompt");
   f("model", s.model, "--model");
+  f("vae", s.vae, "--vae");
   f("sampler", s.sampler, "--sampler");
   f("scheduler_options", s.scheduler_options, "--scheduler-option");
   f("width", s.width, "--width");
@@ -80,6 +84,7 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
   each_setting(s, [&](const char* name, auto& value, const char*) { put(out, name, value); });
   if (s.image.empty()) out.erase("image"), out.erase("strength");
   if (s.mask.empty()) out.erase("mask");
+  if (s.vae.empty()) out.erase("vae");
   if (!s.clips) out.erase("fps");
   if (!s.loras.used.empty()) out["lora"] = loras_json(s.loras.used);
   return out;
@@ -101,6 +106,7 @@ std::string a1111_text(const GenerationSettings& s, const char* scheduler, int64
                 static_cast<long long>(s.steps), s.sampler.empty() ? scheduler : s.sampler.c_str(), *s.guidance,
                 static_cast<long long>(seed), static_cast<long long>(width), static_cast<long long>(height));
   out += numbers + (", Model: " + quoted_value(fs::path(s.model).filename().string()));
+  if (!s.vae.empty()) out += ", VAE: " + quoted_value(fs::path(s.vae).filename().string());
   if (!s.loras.used.empty()) out += ", Lora hashes: " + quoted_value(hashes_text(s.loras.used));
   return out + ", Version: scaffolding " + version();
 }
@@ -254,8 +260,9 @@ void add_clip_options(CLI::App& c, GenerationSettings& s, std::initializer_list<
 void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model) {
   c.add_option("-n,--negative-prompt", s.negative_prompt, "What it should not show");
   c.add_option(model, s.model,
-               "A folder in diffusers' layout, a checkpoint file, or organisation/name on the hub; without one, the "
-               "small model that comes with the program");
+               "A folder in diffusers' layout, a checkpoint file, organisation/name on the hub, or the name of a model "
+               "that 'scaffolding models' lists; without one, the small model that comes with the program");
+  c.add_option("--vae", s.vae, "Another autoencoder: a file, a folder, or a name as --model takes it");
   c.add_option("-b,--batch", s.batch, "How many at a time")->capture_default_str()->check(CLI::Range(1, 1024));
   c.add_option("-s,--seed", s.seed,
                "Of the first picture; each next one has the next seed. Without one, a new one each time")
@@ -362,6 +369,8 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   SF_CHECK(!s.model.empty(), command,
            ": needs a model: --model with a folder in diffusers' layout, or a name on the hub");
   std::error_code error;
+  s.model = located_model("--model", s.model);
+  if (!s.vae.empty()) s.vae = located_model("--vae", s.vae, io::ModelUse::Vae);
   find_loras(s.loras, lora_tags(s));
   diffusion::LoadedPipeline loaded;
   DType dtype = dtype_of("--dtype", s.dtype);
@@ -376,9 +385,14 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
              s.model, "'");
     diffusion::LoadPipelineOptions options;
     options.dtype = dtype;
-    loaded = diffusion::load_pipeline(s.model, options);
+    try {
+      loaded = diffusion::load_pipeline(loaded_from(s.model), options);
+    } catch (const io::HubError& e) {
+      throw io::HubError(e.reason, e.what() + nearest_models(s.model));
+    }
   }
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline = loaded.pipeline;
+  if (!s.vae.empty()) diffusion::replace_vae(*pipeline, vae_loaded_from(s.vae), {.dtype = dtype});
   const auto& family = diffusion::pipeline_entry(pipeline->name()).family_name;
   auto can = [&](diffusion::Task task) { return diffusion::find_pipeline(family, task) != nullptr; };
   auto task = std::find_if(tasks.begin(), tasks.end(), can);

@@ -11,7 +11,7 @@
 namespace sf::cli {
 
 struct GenerationSettings {
-  std::string prompt, negative_prompt, model, sampler;
+  std::string prompt, negative_prompt, model, vae, sampler;
   std::vector<std::string> scheduler_options;  // field=value
   LoraSettings loras;                          // load_model finds them
   std::optional<int64_t> width, height, clip_skip;

@@ -47,6 +47,8 @@ const std::vector<Variable>& all() {
       {"SF_MODEL", "",
        "folder of the model that the program takes where none is named; empty: the one that comes with it"},
       {"SF_VIDEO_MODEL", "", "the same of its commands that make clips"},
+      {"SF_MODELS", "",
+       "folders, with : between, below which the program looks for models by name before those of other programs"},
       {"SF_LORA_DIR", "",
        "folders, with : between, below which the program looks for LoRAs by name where --lora-dir names none"},
       {"SF_FUZZ_CASES", "0",

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "scaffolding/io/byte_reader.h"
+#include "scaffolding/io/checkpoint_head.h"
 #include "scaffolding/io/formats/gguf.h"
 #include "scaffolding/io/formats/npy.h"
 #include "scaffolding/io/formats/safetensors.h"
@@ -46,7 +47,7 @@ class SafetensorsCheckpoint final : public Checkpoint {
 
 class GgufCheckpoint final : public Checkpoint {
  public:
-  explicit GgufCheckpoint(const Bytes& file) : file_(file) {}
+  explicit GgufCheckpoint(const Bytes& file, uint64_t most_header = UINT64_MAX) : file_(file, most_header) {}
   const char* kind() const override { return "gguf"; }
   std::vector<std::string> names() const override {
     std::vector<std::string> out;
@@ -253,6 +254,27 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file) {
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {
   std::error_code error;
   return open_checkpoint(Bytes::open(fs::is_directory(path, error) ? in_folder(path) : path));
+}
+
+std::shared_ptr<const Checkpoint> open_checkpoint_head(const std::string& path) {
+  return open_checkpoint_head(Bytes::open(path));
+}
+
+std::shared_ptr<const Checkpoint> open_checkpoint_head(const Bytes& whole) {
+  const Bytes begin = whole.slice(0, std::min<uint64_t>(whole.size, 16)).mapped();
+  const bool torch = ZipReader::recognises(begin);
+  if (!torch && !GgufFile::recognises(begin) && looks_like_safetensors(begin)) {
+    const uint64_t header = ByteReader(begin).get<uint64_t>();
+    SF_CHECK(header <= kMostHead || header > whole.size - 8, whole.name, ": the header has ", header,
+             " bytes, at most ", kMostHead, " are looked at");
+    return std::make_shared<SafetensorsCheckpoint>(whole);
+  }
+  const Bytes file = whole.mapped();
+  if (GgufFile::recognises(file)) return std::make_shared<GgufCheckpoint>(file, kMostHead);
+  SF_CHECK(torch || is_pickle(file), whole.name, ": is no safetensors, GGUF or PyTorch file");
+  return std::make_shared<TreeCheckpoint>(
+      "torch", whole.name,
+      named_tensors(load_torch(file, {.placeholders = true, .shapes_only = true, .most_head = kMostPickleHead})));
 }
 
 std::map<std::string, Tensor> load_checkpoint(const std::string& path) {

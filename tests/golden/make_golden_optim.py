@@ -1,5 +1,5 @@
-"""Writes tests/golden/optim.json: what torch's optimizers and schedules, diffusers' schedules and EMAModel, and torch's
-GradScaler compute.
+"""Writes tests/golden/optim.json.gz: what torch's optimizers and schedules, diffusers' schedules and EMAModel, and
+torch's GradScaler compute.
 
     python tests/golden/make_golden_optim.py      # a Python that has torch and diffusers
 
@@ -8,6 +8,7 @@ after the fifth. Schedules: the rates of two groups after each step.
 tests/python/optim/test_optim*.py and test_amp.py read the file.
 """
 
+import gzip
 import json
 import math
 import pathlib
@@ -254,8 +255,8 @@ def main():
         "ema": {name: run_ema(options) for name, options in EMAS.items()},
         "scaler": run_scaler(),
     }
-    path = pathlib.Path(__file__).parent / "optim.json"
-    path.write_text(json.dumps(out, separators=(",", ":")) + "\n")
+    path = pathlib.Path(__file__).parent / "optim.json.gz"
+    path.write_bytes(gzip.compress((json.dumps(out, separators=(",", ":")) + "\n").encode(), mtime=0))
     print(f"{path}: {path.stat().st_size} bytes")
 
 

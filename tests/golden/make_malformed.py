@@ -392,6 +392,20 @@ def packed_files(add):
     add("packed_files", "bytes.safetensors", safetensors({"unet.conv_in.bias": ("F16", [2])}, metadata))
 
 
+def models(add):
+    """A few tensors' names of what a listing of models tells apart."""
+    unet, vae = "model.diffusion_model.input_blocks.0.0.weight", "first_stage_model.decoder.conv_in.weight"
+    for name, tensors in {
+        "checkpoint": {unet: [1, 4, 1, 1], vae: [1, 4, 1, 1], "cond_stage_model.x": [1]},
+        "rrdb": {"conv_first.weight": [1, 3, 1, 1], "body.0.rdb1.conv1.weight": [1, 1, 1, 1]},
+    }.items():
+        add(
+            "model_description", f"{name}.safetensors", safetensors({n: ("F16", shape) for n, shape in tensors.items()})
+        )
+    add("model_description", "small.pt", archive(tensor()))
+    add("model_description", "small.gguf", gguf([], [("a", (2, 2), 0, 0)], b"\0" * 16))
+
+
 def corpus():
     def add(target, name, data):
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -440,6 +454,7 @@ def corpus():
     add("safetensors", "two.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\0" * 9)
     lora_files(add)
     packed_files(add)
+    models(add)
     header = json.dumps({"w": {"dtype": "U16", "shape": [], "data_offsets": [0, 2]}})
     add("safetensors", "wide.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\1\2")
     add(

@@ -113,12 +113,12 @@ bool GgufFile::recognises(const Bytes& file) { return file.size >= 4 && std::str
 
 GgufFile::GgufFile(const std::string& path) : GgufFile(Bytes::map(path)) {}
 
-GgufFile::GgufFile(const Bytes& file) {
+GgufFile::GgufFile(const Bytes& file, uint64_t most_header) {
   auto c = std::make_shared<Content>();
   c->file = file;
   const std::string& name = file.name;
   SF_CHECK(recognises(file), name, ": is no GGUF file: it does not begin with GGUF");
-  ByteReader in(file, 4);
+  ByteReader in(file.slice(0, std::min(file.size, most_header)), 4);
   c->version = in.get<uint32_t>();
   SF_CHECK_AS(NotSupported, c->version >= 2 && c->version <= 3, name, ": is a GGUF file of version ", c->version,
               "; versions 2 and 3 are read");

@@ -31,7 +31,8 @@ struct GgufEntry {
 
 class GgufFile {
  public:
-  explicit GgufFile(const Bytes& file);
+  // most_header: bytes of metadata and names; a longer header is a ValueError.
+  explicit GgufFile(const Bytes& file, uint64_t most_header = UINT64_MAX);
   explicit GgufFile(const std::string& path);
   static bool recognises(const Bytes& file);
   int version() const;

@@ -231,6 +231,11 @@ std::map<std::string, Tensor> load_safetensors(const std::string& path) {
   return out;
 }
 
+std::optional<DType> safetensors_dtype(std::string_view spelled) {
+  const Format* f = find_format(spelled);
+  return f ? f->dtype : std::nullopt;
+}
+
 // ---- writing
 
 static std::string quoted(const std::string& s) {

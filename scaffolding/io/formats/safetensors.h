@@ -5,6 +5,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,7 @@ class SafetensorsFile {
 };
 
 std::map<std::string, Tensor> load_safetensors(const std::string& path);
+std::optional<DType> safetensors_dtype(std::string_view spelled);  // "F16": float16; absent where there is none here
 
 // Writes the tensors (from any device, any strides) to a temporary file beside `path`, syncs it and renames it, so that
 // `path` holds the old file or the whole new one. Equal content gives equal bytes: data lies by item size, then name.

@@ -133,6 +133,9 @@ Object load_zip(const ZipReader& zip, const TorchLoadOptions& options) {
   const ZipEntry& pickled = *zip.find(root + "data.pkl");
   SF_CHECK(pickled.method == 0 || pickled.size <= kMostInflatedPickle, file, ": 'data.pkl' is deflated and has ",
            pickled.size, " bytes, at most ", kMostInflatedPickle, " are inflated; save the file again");
+  SF_CHECK(!options.most_head || (pickled.method == 0 && pickled.size <= options.most_head), file, ": 'data.pkl' has ",
+           pickled.size, " bytes", pickled.method ? " and is deflated" : "",
+           "; what is looked at is stored, and at most ", options.most_head);
   Bytes program = zip.read(pickled, false);  // PyTorch can be told to write no CRC
   ByteReader in(program);
   return unpickle(in, o);
@@ -203,7 +206,12 @@ bool is_pickle(const Bytes& file) {
 }
 
 Object load_torch(const Bytes& file, const TorchLoadOptions& options) {
-  if (ZipReader::recognises(file)) return load_zip(ZipReader(file), options);
+  if (ZipReader::recognises(file)) {
+    const bool head = options.most_head > 0;
+    return load_zip(ZipReader(file, {head, head ? options.most_head : UINT64_MAX}), options);
+  }
+  SF_CHECK_AS(NotSupported, !options.most_head, file.name,
+              ": is in PyTorch's format of before 1.6, which has no directory; save it again, or convert it");
   SF_CHECK_AS(NotSupported, file.size < 262 || std::string_view(file.chars() + 257, 5) != "ustar", file.name,
               ": is in PyTorch's tar format of before 2017; load it with an older PyTorch and save it again");
   SF_CHECK(is_pickle(file), file.name,

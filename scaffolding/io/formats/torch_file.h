@@ -12,6 +12,9 @@ struct TorchLoadOptions {
   bool placeholders = false;  // names of unknown classes become inert objects; otherwise ValueError
   // Of a zip archive: tensors are on the meta device, and no storage is read, which would inflate a deflated one.
   bool shapes_only = false;
+  // Of a zip archive: nothing but its directory and its pickle is read, of at most so many bytes each, and nothing is
+  // inflated. 0: no limit.
+  uint64_t most_head = 0;
 };
 
 bool is_torch_zip(const ZipReader& zip);  // one entry is called something/data.pkl

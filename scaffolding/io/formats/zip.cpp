@@ -87,8 +87,8 @@ void read_zip64(const std::string& file, std::string_view extra, ZipEntry& e, ui
 }
 
 // The data of an entry begin behind its local header, which repeats the name and has an extra field of its own.
-void locate(const Bytes& file, const Directory& d, uint64_t offset, ZipEntry& e) {
-  SF_CHECK(offset < d.offset && d.offset - offset >= kLocalBytes, file.name, ": entry '", e.name, "' begins at byte ",
+void locate(const Bytes& file, uint64_t directory, uint64_t offset, ZipEntry& e) {
+  SF_CHECK(offset < directory && directory - offset >= kLocalBytes, file.name, ": entry '", e.name, "' begins at byte ",
            offset, ", outside of the data");
   ByteReader in(file, offset);
   SF_CHECK(in.get<uint32_t>() == kLocal, file.name, ": entry '", e.name, "' has no header at byte ", offset);
@@ -99,7 +99,7 @@ void locate(const Bytes& file, const Directory& d, uint64_t offset, ZipEntry& e)
   SF_CHECK(in.text(name) == e.name, file.name, ": the two headers of entry '", e.name, "' differ");
   in.skip(extra);
   e.offset = in.at();
-  SF_CHECK(e.offset <= d.offset && e.compressed <= d.offset - e.offset, file.name, ": entry '", e.name, "' of ",
+  SF_CHECK(e.offset <= directory && e.compressed <= directory - e.offset, file.name, ": entry '", e.name, "' of ",
            e.compressed, " bytes reaches beyond the data of the file");
 }
 
@@ -111,8 +111,12 @@ bool ZipReader::recognises(const Bytes& file) {
   return magic == kLocal || magic == kEnd;
 }
 
-ZipReader::ZipReader(const Bytes& file) : file_(file) {
+ZipReader::ZipReader(const Bytes& file, const ZipReadOptions& options)
+    : file_(file), directory_alone_(options.directory_alone) {
   Directory d = find_directory(file);
+  directory_ = d.offset;
+  SF_CHECK(d.bytes <= options.most_directory, file.name, ": the directory of the zip archive has ", d.bytes,
+           " bytes, at most ", options.most_directory, " are read");
   ByteReader in(file.slice(d.offset, d.bytes));
   entries_.reserve(size_t(d.entries));
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
@@ -139,8 +143,12 @@ ZipReader::ZipReader(const Bytes& file) : file_(file) {
              "' is stored, but its two sizes are ", e.compressed, " and ", e.size);
     SF_CHECK(e.size / kMaxRatio <= e.compressed, file.name, ": entry '", e.name, "' cannot hold ", e.size, " bytes in ",
              e.compressed);
-    locate(file, d, offset, e);
-    ranges.push_back({offset, e.offset + e.compressed});
+    if (directory_alone_) {
+      e.offset = offset;
+    } else {
+      locate(file, directory_, offset, e);
+      ranges.push_back({offset, e.offset + e.compressed});
+    }
     entries_.push_back(std::move(e));
   }
   for (size_t i = 0; i < entries_.size(); ++i)
@@ -191,7 +199,14 @@ static Bytes inflated(const Bytes& in, const ZipEntry& e, uint64_t most = UINT64
   return Bytes::take(std::move(out), in.name);
 }
 
-Bytes ZipReader::read(const ZipEntry& e, bool check) const {
+ZipEntry ZipReader::located(const ZipEntry& entry) const {
+  ZipEntry out = entry;
+  if (directory_alone_) locate(file_, directory_, entry.offset, out);
+  return out;
+}
+
+Bytes ZipReader::read(const ZipEntry& entry, bool check) const {
+  const ZipEntry e = located(entry);
   Bytes bytes = file_.slice(e.offset, e.compressed);
   if (e.method == 8) return inflated(bytes, e);
   if (check)
@@ -200,7 +215,8 @@ Bytes ZipReader::read(const ZipEntry& e, bool check) const {
   return bytes;
 }
 
-Bytes ZipReader::begin(const ZipEntry& e, uint64_t most) const {
+Bytes ZipReader::begin(const ZipEntry& entry, uint64_t most) const {
+  const ZipEntry e = located(entry);
   const Bytes bytes = file_.slice(e.offset, e.compressed);
   return e.method == 8 ? inflated(bytes, e, most) : bytes.slice(0, std::min(most, bytes.size));
 }

@@ -17,14 +17,20 @@ struct ZipEntry {
   uint32_t crc = 0;
   uint64_t compressed = 0;
   uint64_t size = 0;
-  uint64_t offset = 0;  // of the compressed bytes in the file
+  uint64_t offset = 0;  // of the compressed bytes in the file; of a directory alone, of the entry's header
+};
+
+struct ZipReadOptions {
+  // The directory alone is read, and an entry's own header when the entry is: for looking into many files.
+  bool directory_alone = false;
+  uint64_t most_directory = UINT64_MAX;  // bytes of it; more is a ValueError
 };
 
 // The constructor checks every entry: that its local header agrees, that its data lie inside the file and overlap no
 // other entry's, that sizes are possible for its method, and that names are unique. ValueError otherwise.
 class ZipReader {
  public:
-  explicit ZipReader(const Bytes& file);
+  explicit ZipReader(const Bytes& file, const ZipReadOptions& options = {});
   static bool recognises(const Bytes& file);
   const std::vector<ZipEntry>& entries() const { return entries_; }
   const ZipEntry* find(std::string_view name) const;  // null when there is none
@@ -36,7 +42,10 @@ class ZipReader {
   const std::string& name() const { return file_.name; }
 
  private:
+  ZipEntry located(const ZipEntry& entry) const;
   Bytes file_;
+  uint64_t directory_ = 0;  // where it begins
+  bool directory_alone_;
   std::vector<ZipEntry> entries_;
   std::unordered_map<std::string_view, size_t> index_;
 };

@@ -5,6 +5,7 @@
 #include "scaffolding/io/config.h"
 #include "scaffolding/models/adapters/lora_keys.h"
 #include "scaffolding/models/configs/embedded_configs.h"
+#include "scaffolding/models/single_file/family.h"
 
 namespace sf::models {
 
@@ -135,6 +136,13 @@ struct Contents {
   }
 };
 
+std::string other_family(const Contents& contents) {
+  for (auto& other : known().others)
+    for (auto& mark : other.any)
+      if (contents.has(mark) || contents.has({Contents::kDenoiser + mark.tensor, mark.shape})) return other.title;
+  return "";
+}
+
 }  // namespace
 
 const std::vector<SingleFileKind>& single_file_kinds() { return known().kinds; }
@@ -161,10 +169,9 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
   }
   for (const char* n : {"emb_params", "string_to_param.*", "clip_l", "clip_g"})
     SF_CHECK(!has(n), path, ": is a textual inversion (an embedding of words), not a model");
-  for (auto& other : known().others)
-    for (auto& mark : other.any)
-      SF_CHECK_AS(NotSupported, !contents.has(mark) && !contents.has({unet + mark.tensor, mark.shape}), path, ": is ",
-                  other.title, ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL");
+  const std::string other = other_family(contents);
+  SF_CHECK_AS(NotSupported, other.empty(), path, ": is ", other,
+              ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL");
   for (const char* n : {"down_blocks.0.resnets.0.conv1.weight", "encoder.down_blocks.0.resnets.0.conv1.weight",
                         "text_model.final_layer_norm.weight"})
     SF_CHECK(
@@ -185,6 +192,22 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
   fail(path, ": is no Stable Diffusion checkpoint: there is no tensor '", first,
        "' or another that belongs to one; it has ", names.size(), names.empty() ? "" : " tensors such as '",
        names.empty() ? "" : names.front(), names.empty() ? "" : "'");
+}
+
+const SingleFileKind* find_single_file_kind(const io::Checkpoint& file, const std::string& outer) {
+  const Contents contents(file, outer);
+  if (!other_family(contents).empty()) return nullptr;
+  auto& kinds = single_file_kinds();
+  auto found = std::find_if(kinds.begin(), kinds.end(), [&](auto& kind) { return contents.is(kind); });
+  if (found == kinds.end()) return nullptr;
+  const std::string first = contents.in_file(Contents::kDenoiser + std::string(Contents::kFirst));
+  if (!file.contains(first)) return &*found;
+  const Shape input = file.entry(first).shape;
+  return input.size() > 1 && (input[1] == 4 || input[1] == 9) ? &*found : nullptr;
+}
+
+std::string family_not_supported(const io::Checkpoint& file, const std::string& outer) {
+  return other_family(Contents(file, outer));
 }
 
 }  // namespace sf::models

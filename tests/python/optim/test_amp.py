@@ -1,6 +1,7 @@
 """GradScaler and EMAModel: torch's and diffusers' numbers (tests/golden/make_golden_optim.py)."""
 
 import copy
+import gzip
 import json
 
 import folders
@@ -11,7 +12,7 @@ import scaffolding as sf
 from scaffolding import optim
 from scaffolding.amp import GradScaler
 
-GOLDEN = json.loads((folders.GOLDEN / "optim.json").read_text())
+GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "optim.json.gz").read_bytes()))
 
 
 def run_scaler(scaler, p, optimizer, steps, bad):

@@ -1,6 +1,7 @@
 """Optimizers: torch's values, state dictionaries and refusals (tests/golden/make_golden_optim.py)."""
 
 import copy
+import gzip
 import json
 import pickle
 
@@ -11,7 +12,7 @@ import pytest
 import scaffolding as sf
 from scaffolding import optim
 
-GOLDEN = json.loads((folders.GOLDEN / "optim.json").read_text())
+GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "optim.json.gz").read_bytes()))
 TOLERANCE = {"float64": 1e-9, "float32": 1e-6, "float16": 3e-3, "bfloat16": 3e-2}
 
 

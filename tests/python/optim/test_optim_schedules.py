@@ -1,5 +1,6 @@
 """Learning-rate schedules: torch's and diffusers' rates (tests/golden/make_golden_optim.py)."""
 
+import gzip
 import json
 import warnings
 
@@ -10,7 +11,7 @@ import scaffolding as sf
 from scaffolding import optim
 from scaffolding.optim import lr_scheduler
 
-GOLDEN = json.loads((folders.GOLDEN / "optim.json").read_text())
+GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "optim.json.gz").read_bytes()))
 
 
 def two_groups():
