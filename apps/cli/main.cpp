@@ -9,9 +9,11 @@
 #include <new>
 #include <string_view>
 
+#include "apps/cli/aliases.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/empty_values.h"
 #include "apps/cli/scarce_memory.h"
+#include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/run.h"
 #include "scaffolding/io/json_error.h"
@@ -20,12 +22,29 @@ namespace {
 
 constexpr int kBadInput = 2, kInterrupted = 130;
 
+// Words that no option takes, in the order in which they were given.
+std::string too_much(const CLI::App& command, const std::vector<std::string>& words) {
+  constexpr size_t kShown = 8;
+  std::string all;
+  for (size_t i = 0; i < std::min(words.size(), kShown); ++i) all += (i == 0 ? "'" : ", '") + words[i] + "'";
+  if (words.size() > kShown) all += ", ...";
+  const bool prompt = command.get_option_no_throw("--prompt") != nullptr;
+  return command.get_name() + ": does not expect " + all +
+         (prompt ? "; a prompt of several words stands in quotes" : "");
+}
+
 // What CLI11 says about arguments, in one line with where to read on.
 std::string parse_error(CLI::App& program, const CLI::ParseError& e, const std::string& first) {
   std::string why = e.what(), command;
   std::replace(why.begin(), why.end(), '\n', ' ');
-  if (auto chosen = program.get_subcommands(); !chosen.empty()) command = chosen[0]->get_name() + " ";
-  else if (!first.empty() && first[0] != '-') why = "there is no command '" + first + "'";
+  if (auto chosen = program.get_subcommands(); !chosen.empty()) {
+    command = chosen[0]->get_name() + " ";
+    if (e.get_name() == "ExtrasError") why = too_much(*chosen[0], chosen[0]->remaining());
+  } else if (!first.empty() && first[0] != '-') {
+    std::vector<std::string> names;
+    for (const CLI::App* known : program.get_subcommands({})) names.push_back(known->get_name());
+    why = "there is no command '" + first + "'" + sf::cli::did_you_mean(first, names);
+  }
   return why + "; scaffolding " + command + "--help tells more";
 }
 
@@ -79,7 +98,10 @@ static int run(int argc, char** argv) {
   sf::cli::add_help(program);
   sf::cli::add_completion(program);
   try {
-    program.parse(argc, argv);
+    const std::vector<std::string> words = sf::cli::in_our_words(program, {argv + std::min(argc, 1), argv + argc});
+    std::vector<const char*> arguments{argv[0]};
+    for (auto& word : words) arguments.push_back(word.c_str());
+    program.parse(int(arguments.size()), arguments.data());
   } catch (const CLI::Success& e) {  // --help
     return program.exit(e);
   } catch (const CLI::ParseError& e) {

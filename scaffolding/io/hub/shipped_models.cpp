@@ -33,6 +33,12 @@ bool is_shipped_model(const std::string& name) {
   return std::any_of(std::begin(kShipped), std::end(kShipped), [&](auto& model) { return name == model.name; });
 }
 
+std::vector<std::string> shipped_models() {
+  std::vector<std::string> names;
+  for (auto& model : kShipped) names.push_back(model.name);
+  return names;
+}
+
 std::vector<std::string> shipped_model_places(const std::string& name) {
   Dl_info info;
   if (!dladdr(reinterpret_cast<void*>(&is_shipped_model), &info) || !info.dli_fname) return {};

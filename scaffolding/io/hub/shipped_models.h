@@ -11,6 +11,7 @@ namespace sf::io {
 
 // whether a model of this name belongs to this version: "emoji-128", "emoji-video"
 bool is_shipped_model(const std::string& name);
+std::vector<std::string> shipped_models();  // their names
 // the folders it may be in, in the order in which they are looked at
 std::vector<std::string> shipped_model_places(const std::string& name);
 // the first of them that has a model_index.json

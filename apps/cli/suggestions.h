@@ -1,0 +1,18 @@
+// What a name on the command line may have been meant to be. Functions only.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sf::cli {
+
+// "; did you mean 'steps'?", whatever the case, or "" when nothing is near.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
+// ValueError beginning with the option for a value that is none of a short list.
+[[noreturn]] void refuse_choice(const char* option, const std::string& value, const std::vector<std::string>& known);
+// The same hint for a path that is not there, from what lies beside it; for a name, from the models that ship.
+std::string did_you_mean_model(const std::string& name_or_path);
+// Small letters, and hyphens for underscores: as the program's options are written.
+std::string as_option_name(std::string_view text);
+
+}  // namespace sf::cli
