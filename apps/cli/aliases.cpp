@@ -146,7 +146,7 @@ class Reader {
     const CLI::Option& option = *command_.get_option("--" + ours);
     if (option.get_items_expected_max() == 0) return take(option, "--" + ours, true);
     out_.push_back("--" + ours);
-    if (auto v = value(joined)) out_.push_back(ours == "sampler" ? sampler_named(*v) : *v);
+    if (auto v = value(joined)) out_.push_back(ours == "sampler" && !v->empty() ? sampler_named(*v) : *v);
     counted_ |= ours == "count";
   }
 
@@ -188,7 +188,7 @@ class Reader {
   }
 
   void schedule(const std::optional<std::string>& text) {
-    SF_CHECK(text, "--scheduler: needs a value");
+    SF_CHECK(text && !text->empty(), "--scheduler: needs a name, such as karras");
     const NamedSchedule named = schedule_named(*text);
     if (!named.sampler.empty()) last_.insert(last_.end(), {"--sampler", named.sampler});
     // at the end, since a list of values would take a prompt behind it too
@@ -197,7 +197,7 @@ class Reader {
 
   // A folder of pictures with the names that they have anyway.
   void folder(const std::optional<std::string>& text) {
-    SF_CHECK(text, command_.get_name(), ": --outdir: needs a folder");
+    SF_CHECK(text && !text->empty(), command_.get_name(), ": --outdir: needs a folder");
     const std::string usual = command_.get_option("--output")->get_default_str();
     const bool file = std::filesystem::path(usual).has_extension();
     out_.insert(out_.end(), {"--output", file ? (std::filesystem::path(*text) / usual).string() : *text});
