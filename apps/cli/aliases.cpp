@@ -236,11 +236,18 @@ class Reader {
 
   void refuse_unknown() const {
     if (unknown_.empty()) return;
+    const std::string& name = command_.get_name();
+    if (unknown_.size() == 1) {
+      const std::string why = hint(unknown_[0]);
+      fail(name, ": there is no option '", unknown_[0], "'", why, why.ends_with('?') ? " " : "; ", "`scaffolding ",
+           name, " --help` lists them");
+    }
     std::string all;
-    for (auto& word : unknown_)
-      all += (all.empty() ? "there is no option '" : "; there is no option '") + word + "'" + hint(word);
-    fail(command_.get_name(), ": ", all, all.ends_with('?') ? " `" : "; `", "scaffolding ", command_.get_name(),
-         " --help` lists them");
+    for (auto& word : unknown_) {
+      const std::string why = hint(word);
+      all += (all.empty() ? "'" : ", '") + word + "'" + (why.empty() ? "" : " (" + why.substr(2) + ")");
+    }
+    fail(name, ": there are no options ", all, "; `scaffolding ", name, " --help` lists them");
   }
 
   CLI::App& program_;

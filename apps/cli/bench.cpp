@@ -103,8 +103,8 @@ void run(const Options& o) {
   for (auto& m : bench_models()) names.push_back(m.name);
   for (auto& m : bench_models())
     if (o.name == m.name || o.name + "-unet" == m.name) model = &m;
-  SF_CHECK(model, "bench: there is no model '", o.name, "'", did_you_mean(o.name, names),
-           "; `scaffolding bench` lists them");
+  SF_CHECK(model, "bench: there is no model '", o.name, "'",
+           did_you_mean(o.name, names, "`scaffolding bench` lists them"));
   SF_CHECK(o.dtype == "f32" || o.dtype == "bf16", "bench: dtype must be f32 or bf16, got '", o.dtype, "'");
   SF_CHECK(o.batch > 0 && o.repeats > 0, "bench: batch and repeats must be positive, got ", o.batch, " and ",
            o.repeats);

@@ -503,7 +503,6 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
   SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
   hash_loras(s.loras.used);
   SamplingWatch watch(s.quiet || s.json, s.count, s.clips ? "clip" : "picture");
-  tell_notes(s, pipeline, given);
   for (int64_t done = 0; done < s.count;) {
     int64_t batch = std::min(s.batch, s.count - done);
     const diffusion::AnyOptions o = batch_options(kind, s, pipeline, batch);
@@ -517,6 +516,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     // the pictures after each step, for each of the batch
     std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));
     auto run = pipeline.start(o);
+    if (done == 0) tell_notes(s, pipeline, given);  // once nothing is refused any more
     while (!run->done()) {
       run->step();
       if (s.preview.empty() && forming.empty()) continue;

@@ -93,8 +93,8 @@ void add_help(CLI::App& program) {
     auto chosen = std::find_if(all.begin(), all.end(), [&](CLI::App* c) { return c->get_name() == o->name; });
     std::vector<std::string> names;
     for (auto& c : all) names.push_back(c->get_name());
-    SF_CHECK(chosen != all.end(), "help: there is no command '", o->name, "'", did_you_mean(o->name, names),
-             "; `scaffolding --help` lists them");
+    SF_CHECK(chosen != all.end(), "help: there is no command '", o->name, "'",
+             did_you_mean(o->name, names, "`scaffolding --help` lists them"));
     print_text((*chosen)->help("scaffolding"), o->output);
   });
 }

@@ -45,7 +45,7 @@ std::string parse_error(CLI::App& program, const CLI::ParseError& e, const std::
     for (const CLI::App* known : program.get_subcommands({})) names.push_back(known->get_name());
     why = "there is no command '" + first + "'" + sf::cli::did_you_mean(first, names);
   }
-  return why + "; scaffolding " + command + "--help tells more";
+  return why + (why.ends_with('?') ? " " : "; ") + "scaffolding " + command + "--help tells more";
 }
 
 int refuse(const std::string& why) {

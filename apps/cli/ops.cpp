@@ -51,7 +51,7 @@ void add_ops(CLI::App& program) {
     const OpEntry* op = find_op(*name);
     std::vector<std::string> names;
     for (auto* known : all_ops()) names.push_back(known->name);
-    SF_CHECK(op, "ops: there is no op '", *name, "'", did_you_mean(*name, names), "; `scaffolding ops` lists them");
+    SF_CHECK(op, "ops: there is no op '", *name, "'", did_you_mean(*name, names, "`scaffolding ops` lists them"));
     print_op(*op);
   });
 }

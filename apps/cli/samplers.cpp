@@ -195,8 +195,7 @@ std::string sampler_named(const std::string& text, const char* option) {
   if (std::string here = nearest(text); !here.empty())
     fail(option, ": there is no '", text, "' here; the nearest that is: ", here);
   const std::vector<std::string> known = sampler_names();
-  const std::string hint = did_you_mean(text, known);
-  fail(option, ": there is no '", text, "'", hint, hint.empty() ? "; there are " : " There are ", list(known));
+  fail(option, ": there is no '", text, "'", did_you_mean(text, known, "there are " + list(known)));
 }
 
 NamedSchedule schedule_named(const std::string& text) {
@@ -216,8 +215,8 @@ NamedSchedule schedule_named(const std::string& text) {
   std::vector<std::string> known{"karras", "exponential", "beta", "sgm-uniform", "normal"};
   const std::string schedules = list(known);
   for (auto& name : sampler_names()) known.push_back(name);
-  fail("--scheduler: there is no '", text, "'", did_you_mean(text, known), "; steps are spread by ", schedules,
-       ", and --sampler says which sampler takes them");
+  fail("--scheduler: there is no '", text, "'",
+       did_you_mean(text, known, "steps are spread by " + schedules + ", and --sampler says which sampler takes them"));
 }
 
 std::unique_ptr<diffusion::Scheduler> make_sampler(const std::string& name, diffusion::Scheduler& own,

@@ -19,12 +19,13 @@ std::string as_option_name(std::string_view text) {
   return out;
 }
 
-std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known, const std::string& then) {
   std::vector<std::string> folded;
   for (auto& k : known) folded.push_back(as_option_name(k));
   const std::string best = nn::closest(as_option_name(name), folded);
-  if (best.empty()) return "";
-  return "; did you mean '" + known[size_t(std::find(folded.begin(), folded.end(), best) - folded.begin())] + "'?";
+  if (best.empty()) return then.empty() ? "" : "; " + then;
+  const std::string& name_of_best = known[size_t(std::find(folded.begin(), folded.end(), best) - folded.begin())];
+  return "; did you mean '" + name_of_best + "'?" + (then.empty() ? "" : " " + then);
 }
 
 void refuse_choice(const char* option, const std::string& value, const std::vector<std::string>& known) {

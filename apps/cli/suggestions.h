@@ -6,8 +6,8 @@
 
 namespace sf::cli {
 
-// "; did you mean 'steps'?", whatever the case, or "" when nothing is near.
-std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
+// "; did you mean 'steps'?", whatever the case, or "" when nothing is near. then: what stands behind it either way.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known, const std::string& then = "");
 // ValueError beginning with the option for a value that is none of a short list.
 [[noreturn]] void refuse_choice(const char* option, const std::string& value, const std::vector<std::string>& known);
 // The same hint for a path that is not there, from what lies beside it; for a name, from the models that ship.
