@@ -477,22 +477,6 @@ Tensors stills(const std::vector<Tensors>& clips) {
   return out;
 }
 
-// What is made in another way than it was probably meant.
-void tell_notes(const GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
-                const std::map<std::string, Tensor>& given) {
-  const bool weighted = syntax_of(s.prompt_syntax) != diffusion::PromptSyntax::Plain,
-             takes_weights = pipeline.make_options().find("prompt_syntax");
-  std::vector<std::string> notes = prompt_notes(s.prompt, false, weighted, takes_weights);
-  for (auto& note : prompt_notes(s.negative_prompt, true, weighted, takes_weights)) notes.push_back(note);
-  auto [height, width] = pipeline.size(s.height, s.width);
-  if (auto image = given.find("image"); image != given.end())
-    height = image->second.size(-2), width = image->second.size(-1);
-  const auto trained = pipeline.size();
-  notes.push_back(size_note(height, width, trained.height, trained.width, pipeline.vae_scale_factor()));
-  for (auto& note : notes)
-    if (!note.empty()) std::cerr << "scaffolding: " << note << "\n";
-}
-
 }  // namespace
 
 void generate(const char* kind, GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
@@ -516,7 +500,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     // the pictures after each step, for each of the batch
     std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));
     auto run = pipeline.start(o);
-    if (done == 0) tell_notes(s, pipeline, given);  // once nothing is refused any more
+    if (done == 0) tell_notes(s, {s.prompt}, pipeline, given);  // once nothing is refused any more
     while (!run->done()) {
       run->step();
       if (s.preview.empty() && forming.empty()) continue;
@@ -538,10 +522,13 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       if (path.ends_with(".png"))
         writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)},
                         {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
-      path = write_new(path, s.force, [&](const std::string& file) {
-        if (s.clips) write_clip(file, output.clips[i], s.fps, untagged(s.prompt), settings.dump());
-        else io::write_image(file, pictures[i], writing);
-      });
+      path = write_new(
+          path, s.force,
+          [&](const std::string& file) {
+            if (s.clips) write_clip(file, output.clips[i], s.fps, untagged(s.prompt), settings.dump());
+            else io::write_image(file, pictures[i], writing);
+          },
+          s.clips && is_frame_folder(path));
       watch.bar.clear();
       if (path != asked && !s.quiet && !s.json)
         std::cerr << "scaffolding: '" << asked << "' is there already and stays; --force replaces it\n";

@@ -9,6 +9,7 @@
 #include "apps/cli/generation.h"
 #include "apps/cli/new_file.h"
 #include "apps/cli/output_file.h"
+#include "apps/cli/prompt_notes.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
@@ -68,6 +69,7 @@ void interpolate(Options& o) {
   const int64_t seed = s.seed ? *s.seed : int64_t(std::random_device{}());
   Tensor first = noise(seed, shape), last = o.to_seed ? noise(*o.to_seed, shape) : first;
 
+  tell_notes(s, {o.from, o.to}, pipeline);
   SamplingWatch watch(s.quiet || s.json, o.frames, "picture");
   Tensors frames;
   for (int64_t done = 0; done < o.frames;) {

@@ -63,10 +63,12 @@ struct Temporary {
 
 }  // namespace
 
-std::string write_new(const std::string& path, bool force, const std::function<void(const std::string& path)>& write) {
+std::string write_new(const std::string& path, bool force, const std::function<void(const std::string& path)>& write,
+                      bool frames) {
   static std::atomic<unsigned> count{0};
   fs::path target(path), pattern;
-  if (path.find('%') != std::string::npos) pattern = target.filename(), target = target.parent_path();
+  if (frames && target.filename().string().find('%') != std::string::npos) pattern = target.filename();
+  if (frames && (!pattern.empty() || target.filename().empty())) target = target.parent_path();
   if (force || target.empty()) {  // pictures of a clip in this very folder: it has no other name
     write(path);
     return path;

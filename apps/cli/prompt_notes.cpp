@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iostream>
 #include <sstream>
 #include <string_view>
 
@@ -107,6 +108,24 @@ std::string size_note(int64_t height, int64_t width, int64_t trained_height, int
       << height << " is " << int64_t(area / trained) << " times as many, in which things may come twice; ask for "
       << fitting(width) << " x " << fitting(height) << ", then upscale";
   return out.str();
+}
+
+void tell_notes(const GenerationSettings& s, const std::vector<std::string>& prompts,
+                const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given) {
+  const bool weighted = s.prompt_syntax != "plain", takes_weights = pipeline.make_options().find("prompt_syntax");
+  std::vector<std::string> notes;
+  const auto add = [&](const std::string& text, bool negative) {
+    for (auto& note : prompt_notes(text, negative, weighted, takes_weights)) notes.push_back(note);
+  };
+  for (auto& prompt : prompts) add(prompt, false);
+  add(s.negative_prompt, true);
+  auto [height, width] = pipeline.size(s.height, s.width);
+  if (auto image = given.find("image"); image != given.end())
+    height = image->second.size(-2), width = image->second.size(-1);
+  const auto trained = pipeline.size();
+  notes.push_back(size_note(height, width, trained.height, trained.width, pipeline.vae_scale_factor()));
+  for (auto& note : notes)
+    if (!note.empty()) std::cerr << "scaffolding: " << note << "\n";
 }
 
 }  // namespace sf::cli

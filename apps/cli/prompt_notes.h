@@ -5,7 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "apps/cli/generation.h"
+
 namespace sf::cli {
+
+// All of them, of a call that works. given: the tensors that generate() takes.
+void tell_notes(const GenerationSettings& settings, const std::vector<std::string>& prompts,
+                const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given = {});
 
 // What a prompt has of the Stable Diffusion web UI's syntax that does not count: (word:1.3) where prompts are plain,
 // <lora:...> where it is no tag. A sentence for each kind. negative: it is the negative prompt.

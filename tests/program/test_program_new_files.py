@@ -48,6 +48,10 @@ def test_names_that_lead_nowhere_are_names_too(draw, tmp_path):
     assert listing(tmp_path) == ["cat-1.png", "cat.png"]
 
 
+def test_a_percent_sign_is_a_letter(draw):
+    assert [draw("-o", "100%.png", "-q").stdout for _ in range(2)] == ["100%.png\n", "100%-1.png\n"]
+
+
 def test_the_longest_names_get_numbers(draw, tmp_path):
     name = "c" * 251 + ".png"
     assert draw("-o", name, "-q").stdout == name + "\n"
