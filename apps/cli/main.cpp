@@ -39,7 +39,7 @@ std::string parse_error(CLI::App& program, const CLI::ParseError& e, const std::
   std::replace(why.begin(), why.end(), '\n', ' ');
   if (auto chosen = program.get_subcommands(); !chosen.empty()) {
     command = chosen[0]->get_name() + " ";
-    if (e.get_name() == "ExtrasError") why = too_much(*chosen[0], chosen[0]->remaining());
+    if (dynamic_cast<const CLI::ExtrasError*>(&e)) why = too_much(*chosen[0], chosen[0]->remaining());
   } else if (!first.empty() && first[0] != '-') {
     std::vector<std::string> names;
     for (const CLI::App* known : program.get_subcommands({})) names.push_back(known->get_name());
