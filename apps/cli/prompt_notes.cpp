@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <iostream>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -124,8 +125,9 @@ void tell_notes(const GenerationSettings& s, const std::vector<std::string>& pro
     height = image->second.size(-2), width = image->second.size(-1);
   const auto trained = pipeline.size();
   notes.push_back(size_note(height, width, trained.height, trained.width, pipeline.vae_scale_factor()));
+  static std::set<std::string> told;  // of a list of prompts, what they share is said once
   for (auto& note : notes)
-    if (!note.empty()) std::cerr << "scaffolding: " << note << "\n";
+    if (!note.empty() && told.insert(note).second) std::cerr << "scaffolding: " << note << "\n";
 }
 
 }  // namespace sf::cli

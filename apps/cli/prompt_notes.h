@@ -9,7 +9,7 @@
 
 namespace sf::cli {
 
-// All of them, of a call that works. given: the tensors that generate() takes.
+// All of them that have not been told yet, of a call that works. given: the tensors that generate() takes.
 void tell_notes(const GenerationSettings& settings, const std::vector<std::string>& prompts,
                 const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given = {});
 

@@ -34,9 +34,9 @@ bool is_shipped_model(const std::string& name) {
 }
 
 std::vector<std::string> shipped_models() {
-  std::vector<std::string> names;
-  for (auto& model : kShipped) names.push_back(model.name);
-  return names;
+  std::vector<std::string> out;
+  for (auto& model : kShipped) out.emplace_back(model.name);
+  return out;
 }
 
 std::vector<std::string> shipped_model_places(const std::string& name) {
