@@ -142,6 +142,12 @@ class Reader {
     return in_[at_++];
   }
 
+  std::string needed(const std::string& name, const std::optional<std::string>& joined) {
+    const auto v = value(joined);
+    SF_CHECK(v && !v->empty(), "--", name, ": must not be empty");
+    return *v;
+  }
+
   void put(const std::string& ours, const std::optional<std::string>& joined) {
     const CLI::Option& option = *command_.get_option("--" + ours);
     if (option.get_items_expected_max() == 0) return take(option, "--" + ours, true);
@@ -162,11 +168,11 @@ class Reader {
       return take(*command_.get_option("--" + given), hyphens + in_[at_], joined.has_value());
     }
     const bool pictures = has(command_, "--prompt") && has(command_, "--count");
-    if (pictures && (name == "batch-size" || name == "n-samples")) batch_size_ = value(joined);
-    else if (pictures && (name == "batch-count" || name == "n-iter")) batches_ = value(joined);
+    if (pictures && (name == "batch-size" || name == "n-samples")) batch_size_ = needed(name, joined);
+    else if (pictures && (name == "batch-count" || name == "n-iter")) batches_ = needed(name, joined);
     else if (name == "batch-size" && has(command_, "--batch")) put("batch", joined);
-    else if (name == "scheduler" && has(command_, "--sampler")) schedule(value(joined));
-    else if ((name == "outdir" || name == "output-dir") && has(command_, "--output")) folder(value(joined));
+    else if (name == "scheduler" && has(command_, "--sampler")) schedule(needed(name, joined));
+    else if ((name == "outdir" || name == "output-dir") && has(command_, "--output")) folder(needed(name, joined));
     else if (auto our = our_name(command_, given); !our.empty()) put(our, joined);
     else unknown();
   }
@@ -187,20 +193,18 @@ class Reader {
     }
   }
 
-  void schedule(const std::optional<std::string>& text) {
-    SF_CHECK(text && !text->empty(), "--scheduler: needs a name, such as karras");
-    const NamedSchedule named = schedule_named(*text);
+  void schedule(const std::string& text) {
+    const NamedSchedule named = schedule_named(text);
     if (!named.sampler.empty()) last_.insert(last_.end(), {"--sampler", named.sampler});
     // at the end, since a list of values would take a prompt behind it too
     for (auto& option : named.options) last_.push_back("--scheduler-option=" + option);
   }
 
   // A folder of pictures with the names that they have anyway.
-  void folder(const std::optional<std::string>& text) {
-    SF_CHECK(text && !text->empty(), command_.get_name(), ": --outdir: needs a folder");
+  void folder(const std::string& text) {
     const std::string usual = command_.get_option("--output")->get_default_str();
     const bool file = std::filesystem::path(usual).has_extension();
-    out_.insert(out_.end(), {"--output", file ? (std::filesystem::path(*text) / usual).string() : *text});
+    out_.insert(out_.end(), {"--output", file ? (std::filesystem::path(text) / usual).string() : text});
   }
 
   // There, a batch size makes so many pictures, and a batch count so many times as many.

@@ -194,6 +194,9 @@ std::string sampler_named(const std::string& text, const char* option) {
   if (auto found = find_sampler(text)) return found->text();
   if (std::string here = nearest(text); !here.empty())
     fail(option, ": there is no '", text, "' here; the nearest that is: ", here);
+  for (auto& s : kSchedules)
+    SF_CHECK(folded(text) != s.name, option, ": '", text, "' is no sampler but how its steps are spread: --scheduler ",
+             s.name);
   const std::vector<std::string> known = sampler_names();
   fail(option, ": there is no '", text, "'", did_you_mean(text, known, "there are " + list(known)));
 }
