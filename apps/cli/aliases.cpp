@@ -210,10 +210,9 @@ class Reader {
   // There, a batch size makes so many pictures, and a batch count so many times as many.
   void count_pictures() {
     if (batch_size_) out_.insert(out_.end(), {"--batch", *batch_size_});
-    if (counted_ || (!batch_size_ && !batches_)) return;
     const auto size = integer(batch_size_.value_or("1")), batches = integer(batches_.value_or("1"));
-    const std::string product = size && batches ? std::to_string(*size * *batches) : "";
-    out_.insert(out_.end(), {"--count", !product.empty() ? product : batches_ ? *batches_ : *batch_size_});
+    if (counted_ || (!batch_size_ && !batches_) || !size) return;  // what is no number is refused by its option
+    out_.insert(out_.end(), {"--count", batches ? std::to_string(*size * *batches) : *batches_});
   }
 
   void unknown() {
