@@ -23,12 +23,14 @@ namespace {
 constexpr int kBadInput = 2, kInterrupted = 130;
 
 // Words that no option takes, in the order in which they were given.
-std::string too_much(const CLI::App& command, const std::vector<std::string>& words) {
+std::string too_much(const CLI::App& program, const CLI::App& command) {
+  std::vector<std::string> words = program.remaining();  // before the command
+  const bool prompt = words.empty() && command.get_option_no_throw("--prompt");
+  for (auto& word : command.remaining()) words.push_back(word);
   constexpr size_t kShown = 8;
   std::string all;
   for (size_t i = 0; i < std::min(words.size(), kShown); ++i) all += (i == 0 ? "'" : ", '") + words[i] + "'";
   if (words.size() > kShown) all += ", ...";
-  const bool prompt = command.get_option_no_throw("--prompt") != nullptr;
   return command.get_name() + ": does not expect " + all +
          (prompt ? "; a prompt of several words stands in quotes" : "");
 }
@@ -39,8 +41,12 @@ std::string parse_error(CLI::App& program, const CLI::ParseError& e, const std::
   std::replace(why.begin(), why.end(), '\n', ' ');
   if (auto chosen = program.get_subcommands(); !chosen.empty()) {
     command = chosen[0]->get_name() + " ";
-    if (dynamic_cast<const CLI::ExtrasError*>(&e)) why = too_much(*chosen[0], chosen[0]->remaining());
-  } else if (!first.empty() && first[0] != '-') {
+    if (size_t at = why.find(": At Most 1 required"); at != why.npos)
+      why = why.substr(0, at) + ": is given more than once, perhaps under another program's name too";
+    if (dynamic_cast<const CLI::ExtrasError*>(&e)) why = too_much(program, *chosen[0]);
+  } else if (first.empty() || first[0] == '-') {
+    why += ", such as txt2img";
+  } else {
     std::vector<std::string> names;
     for (const CLI::App* known : program.get_subcommands({})) names.push_back(known->get_name());
     why = "there is no command '" + first + "'" + sf::cli::did_you_mean(first, names);
