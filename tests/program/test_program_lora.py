@@ -204,7 +204,7 @@ def test_other_commands(program, paint, loras, model, tmp_path):
     ("arguments", "text"),
     [
         (["a <lora:stile:0.8>"], "prompt: <lora:stile:0.8>: no folder of LoRAs is known; name one with --lora-dir"),
-        (["a <lora:stile:0.8>", "--lora-dir", "{}"], "there is no LoRA 'stile' below '{}' (closest: 'style')"),
+        (["a <lora:stile:0.8>", "--lora-dir", "{}"], "there is no LoRA 'stile' below '{}'; did you mean 'style'?"),
         (["a <lora:nothing>", "--lora-dir", "{}"], "there are 'ink', 'style' and 'twice'; --lora-dir names other"),
         (["a <lora:twice>", "--lora-dir", "{}"], "'{}/a/twice.pt' and '{}/b/twice.safetensors' have the name 'twice'"),
         (["a <lora:style:strong>", "--lora-dir", "{}"], "a weight must be a number"),
