@@ -242,13 +242,13 @@ class Reader {
     const std::string& name = command_.get_name();
     if (unknown_.size() == 1) {
       const std::string why = hint(unknown_[0]);
-      fail(name, ": there is no option '", unknown_[0], "'", why, why.ends_with('?') ? " " : "; ", "`scaffolding ",
-           name, " --help` lists them");
+      fail(name, ": there is no option '", printable(unknown_[0]), "'", why, why.ends_with('?') ? " " : "; ",
+           "`scaffolding ", name, " --help` lists them");
     }
     std::string all;
     for (auto& word : unknown_) {
       const std::string why = hint(word);
-      all += (all.empty() ? "'" : ", '") + word + "'" + (why.empty() ? "" : " (" + why.substr(2) + ")");
+      all += (all.empty() ? "'" : ", '") + printable(word) + "'" + (why.empty() ? "" : " (" + why.substr(2) + ")");
     }
     fail(name, ": there are no options ", all, "; `scaffolding ", name, " --help` lists them");
   }

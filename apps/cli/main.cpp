@@ -29,7 +29,8 @@ std::string too_much(const CLI::App& program, const CLI::App& command) {
   for (auto& word : command.remaining()) words.push_back(word);
   constexpr size_t kShown = 8;
   std::string all;
-  for (size_t i = 0; i < std::min(words.size(), kShown); ++i) all += (i == 0 ? "'" : ", '") + words[i] + "'";
+  for (size_t i = 0; i < std::min(words.size(), kShown); ++i)
+    all += (i == 0 ? "'" : ", '") + sf::printable(words[i]) + "'";
   if (words.size() > kShown) all += ", ...";
   return command.get_name() + ": does not expect " + all +
          (prompt ? "; a prompt of several words stands in quotes" : "");
@@ -49,7 +50,7 @@ std::string parse_error(CLI::App& program, const CLI::ParseError& e, const std::
   } else {
     std::vector<std::string> names;
     for (const CLI::App* known : program.get_subcommands({})) names.push_back(known->get_name());
-    why = "there is no command '" + first + "'" + sf::cli::did_you_mean(first, names);
+    why = "there is no command '" + sf::printable(first) + "'" + sf::cli::did_you_mean(first, names);
   }
   return why + (why.ends_with('?') ? " " : "; ") + "scaffolding " + command + "--help tells more";
 }

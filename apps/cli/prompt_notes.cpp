@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/lora_tags.h"
 
 namespace sf::cli {
@@ -84,7 +85,7 @@ std::vector<std::string> prompt_notes(const std::string& prompt, bool negative, 
   const std::string where = negative ? "the negative prompt" : "the prompt";
   const std::string text = negative ? prompt : diffusion::take_lora_tags(prompt).text;
   const auto found = [&](std::string_view part) {
-    return "'" + shown(part) + "' in " + where + " is taken as plain words";
+    return "'" + printable(shown(part)) + "' in " + where + " is taken as plain words";
   };
   if (const std::string_view part = weighted_part(text); !weighted && !part.empty())
     notes.push_back(found(part) + (takes_weights ? "; --prompt-syntax weighted makes its weight count"

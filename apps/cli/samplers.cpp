@@ -193,12 +193,12 @@ bool is_sampler(const std::string& text) { return find_sampler(text).has_value()
 std::string sampler_named(const std::string& text, const char* option) {
   if (auto found = find_sampler(text)) return found->text();
   if (std::string here = nearest(text); !here.empty())
-    fail(option, ": there is no '", text, "' here; the nearest that is: ", here);
+    fail(option, ": there is no '", printable(text), "' here; the nearest that is: ", here);
   for (auto& s : kSchedules)
     SF_CHECK(folded(text) != s.name, option, ": '", text, "' is no sampler but how its steps are spread: --scheduler ",
              s.name);
   const std::vector<std::string> known = sampler_names();
-  fail(option, ": there is no '", text, "'", did_you_mean(text, known, "there are " + list(known)));
+  fail(option, ": there is no '", printable(text), "'", did_you_mean(text, known, "there are " + list(known)));
 }
 
 NamedSchedule schedule_named(const std::string& text) {
@@ -218,7 +218,7 @@ NamedSchedule schedule_named(const std::string& text) {
   std::vector<std::string> known{"karras", "exponential", "beta", "sgm-uniform", "normal"};
   const std::string schedules = list(known);
   for (auto& name : sampler_names()) known.push_back(name);
-  fail("--scheduler: there is no '", text, "'",
+  fail("--scheduler: there is no '", printable(text), "'",
        did_you_mean(text, known, "steps are spread by " + schedules + ", and --sampler says which sampler takes them"));
 }
 

@@ -31,7 +31,7 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 void refuse_choice(const char* option, const std::string& value, const std::vector<std::string>& known) {
   std::string all;
   for (size_t i = 0; i < known.size(); ++i) all += (i == 0 ? "" : i + 1 == known.size() ? " or " : ", ") + known[i];
-  fail(option, ": must be ", all, ", got '", value, "'", did_you_mean(value, known));
+  fail(option, ": must be ", all, ", got '", printable(value), "'", did_you_mean(value, known));
 }
 
 std::string did_you_mean_model(const std::string& name_or_path) {
