@@ -24,7 +24,8 @@ demo:
 	  -DCMAKE_BUILD_TYPE=Release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DSF_ISAS=native) $(CMAKE_ARGS)
 	cmake --build $(BUILD) --parallel $(JOBS) --target scaffolding_program
 	$(BUILD)/scaffolding demo --output $(BUILD)/demo
-	$(BUILD)/scaffolding txt2vid "rocket, noto" --trajectory "10,54 32,20 54,10" --seed 7 -o $(BUILD)/demo/rocket.webp
+	$(BUILD)/scaffolding txt2vid "rocket, noto" --trajectory "10,54 32,20 54,10" --seed 7 --force \
+	  -o $(BUILD)/demo/rocket.webp
 
 # Installs what is missing, builds the program $(BUILD)/scaffolding and the Python package
 # that .venv/bin/python imports.

@@ -112,6 +112,7 @@ def run_program(program, model, steps, threads):
         "--seed",
         "0",
         "-q",
+        "--force",
         "-o",
         "/tmp/scaffolding-benchmark.png",
     ]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 def make_picture(build, path, **environment):
     clean = {name: value for name, value in os.environ.items() if name != "SF_MODEL"}
     subprocess.run(
-        [build / "scaffolding", "txt2img", *PROMPT, "--output", path, "--quiet"],
+        [build / "scaffolding", "txt2img", *PROMPT, "--output", path, "--force", "--quiet"],
         check=True,
         env=clean | environment,
         stdout=subprocess.DEVNULL,

@@ -9,6 +9,7 @@
 
 #include "apps/cli/bench_models.h"
 #include "apps/cli/commands.h"
+#include "apps/cli/suggestions.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/core/parallel.h"
@@ -98,9 +99,12 @@ void print_kinds(const std::map<std::string, Kind>& kinds, Time total, Time peak
 
 void run(const Options& o) {
   const BenchModel* model = nullptr;
+  std::vector<std::string> names;
+  for (auto& m : bench_models()) names.push_back(m.name);
   for (auto& m : bench_models())
     if (o.name == m.name || o.name + "-unet" == m.name) model = &m;
-  SF_CHECK(model, "bench: there is no model '", o.name, "'; `scaffolding bench` lists them");
+  SF_CHECK(model, "bench: there is no model '", o.name, "'",
+           did_you_mean(o.name, names, "`scaffolding bench` lists them"));
   SF_CHECK(o.dtype == "f32" || o.dtype == "bf16", "bench: dtype must be f32 or bf16, got '", o.dtype, "'");
   SF_CHECK(o.batch > 0 && o.repeats > 0, "bench: batch and repeats must be positive, got ", o.batch, " and ",
            o.repeats);

@@ -14,6 +14,8 @@ void check_clip_output(const char* option, const std::string& path, double fps) 
   check_output(option, path);
 }
 
+bool is_frame_folder(const std::string& path) { return io::video_format(path) == io::VideoFormat::Pictures; }
+
 void write_clip(const std::string& path, const Tensors& frames, double fps, const std::string& title,
                 const std::string& settings) {
   io::VideoOptions options{.fps = fps};

@@ -10,6 +10,8 @@ namespace sf::cli {
 // NotSupported where this build cannot write it. Else as check_output.
 void check_clip_output(const char* option, const std::string& path, double fps);
 
+bool is_frame_folder(const std::string& path);  // a folder of pictures, or frames/%04d.png
+
 // The frames of a clip, uint8 [H, W, 3], with what it shows and how it was made where the file can say so.
 void write_clip(const std::string& path, const Tensors& frames, double fps, const std::string& title,
                 const std::string& settings);

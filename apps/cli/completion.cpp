@@ -6,6 +6,7 @@
 #include "apps/cli/command_tree.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/files.h"
+#include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::cli {
@@ -129,7 +130,7 @@ void add_completion(CLI::App& program) {
   command->callback([&program, shell, output] {
     auto all = commands(program);
     SF_CHECK(*shell == "bash" || *shell == "zsh" || *shell == "fish", "completion: there are bash, zsh and fish, got '",
-             *shell, "'");
+             *shell, "'", did_you_mean(*shell, {"bash", "zsh", "fish"}));
     print_text(*shell == "bash" ? bash(all) : *shell == "zsh" ? zsh(all) : fish(all), *output);
   });
 }

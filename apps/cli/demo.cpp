@@ -65,6 +65,7 @@ void demo(DemoSettings& s) {
     std::snprintf(number, sizeof number, "%02zu-{prompt}.png", i + 1);
     one.prompt = prompts[i];
     one.seed = s.seed + int64_t(i);
+    one.force = true;  // the sheet is made anew
     one.output = (fs::path(s.folder) / number).string();
     start = Clock::now();
     generate("txt2img", one, *pipeline, {}, [&](const Tensor& picture) { pictures.push_back(picture); });

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "scaffolding/core/error.h"
+#include "apps/cli/suggestions.h"
 #include "scaffolding/io/file.h"
 
 namespace sf::cli {
@@ -20,10 +20,11 @@ static std::string scaled(double v, const char* const* units, double base) {
 }
 
 DType dtype_of(const char* option, const std::string& name) {
-  if (name == "float32") return kFloat32;
-  if (name == "bfloat16") return kBFloat16;
-  if (name == "float16") return kFloat16;
-  fail(option, ": must be float32, bfloat16 or float16, got '", name, "'");
+  // with the names that other programs have for them
+  if (name == "float32" || name == "f32" || name == "fp32") return kFloat32;
+  if (name == "bfloat16" || name == "bf16") return kBFloat16;
+  if (name == "float16" || name == "f16" || name == "fp16") return kFloat16;
+  refuse_choice(option, name, {"float32", "bfloat16", "float16"});
 }
 
 bool is_picture(const std::string& path) {

@@ -7,7 +7,7 @@
 
 namespace sf::cli {
 
-// float32, bfloat16, float16; ValueError naming the option for another
+// float32, bfloat16, float16, also as fp32, bf16 and fp16; ValueError naming the option for another
 DType dtype_of(const char* option, const std::string& name);
 bool is_picture(const std::string& path);  // by its first bytes: PNG, JPEG or WebP
 std::string count_text(int64_t n);         // 1234567: "1.23 M"

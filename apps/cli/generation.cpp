@@ -11,8 +11,11 @@
 #include "apps/cli/clips.h"
 #include "apps/cli/files.h"
 #include "apps/cli/model_names.h"
+#include "apps/cli/new_file.h"
 #include "apps/cli/output_file.h"
+#include "apps/cli/prompt_notes.h"
 #include "apps/cli/samplers.h"
+#include "apps/cli/suggestions.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
@@ -159,8 +162,8 @@ std::string output_path(const GenerationSettings& s, std::string path, int64_t s
 
 diffusion::PromptSyntax syntax_of(const std::string& name) {
   if (name == "plain") return diffusion::PromptSyntax::Plain;
-  if (name == "weighted") return diffusion::PromptSyntax::A1111;
-  fail("--prompt-syntax: must be plain or weighted, got '", name, "'");
+  if (name == "weighted" || name == "a1111") return diffusion::PromptSyntax::A1111;
+  refuse_choice("--prompt-syntax", name, {"plain", "weighted"});
 }
 
 std::string option_name(const std::string& field) {
@@ -235,6 +238,7 @@ void add_call_options(CLI::App& c, GenerationSettings& s, std::initializer_list<
 void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
   c.add_option("prompt,--prompt", s.prompt, "What the picture shows");
   c.add_option("-o,--output", s.output, "The file; {seed}, {number} and {prompt} are filled in")->capture_default_str();
+  add_force(c, s);
   c.add_option("-c,--count", s.count, "How many pictures")->capture_default_str()->check(CLI::Range(1, 100000));
   add_sampling_options(c, s);
   c.add_option("--like", s.like, "A picture: repeats it exactly; options given besides change it");
@@ -250,11 +254,16 @@ void add_clip_options(CLI::App& c, GenerationSettings& s, std::initializer_list<
                "The file: .mp4, .webm, .mkv, .mov, .gif, .webp, or frames/%04d.png; {seed}, {number} and {prompt} are "
                "filled in")
       ->capture_default_str();
+  add_force(c, s);
   c.add_option("--fps", s.fps, "Frames a second")->capture_default_str();
   c.add_option("-c,--count", s.count, "How many clips")->capture_default_str()->check(CLI::Range(1, 100000));
   add_sampling_options(c, s);
   c.add_option("--preview", s.preview, "A file that shows a frame forming, or 'terminal'");
   add_call_options(c, s, tasks);
+}
+
+void add_force(CLI::App& c, GenerationSettings& s) {
+  c.add_flag("--force", s.force, "Replace files that are there, whose names else get a number");
 }
 
 void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model) {
@@ -290,7 +299,11 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
        "--profile", s.profile,
        "Fits the networks into the memory there is, instead of --device: auto, or what is on the GPU: full_gpu, "
        "balanced, unet_gpu, gpu_poor, extreme, cpu_only")
-      ->check(CLI::IsMember(diffusion::profile_names()));
+      ->check([](const std::string& name) {
+        const std::vector<std::string> all = diffusion::profile_names();
+        if (std::find(all.begin(), all.end(), name) == all.end()) refuse_choice("--profile", name, all);
+        return "";
+      });
   c.add_option("--max-vram", s.max_vram,
                "GPU memory that --profile may plan with, as 6 or 5.5GiB; without it, what is "
                "free");
@@ -382,7 +395,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     bool path =
         s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;
     SF_CHECK(!path || io::is_shipped_model(s.model) || fs::is_directory(s.model, error), "--model: there is no '",
-             s.model, "'");
+             s.model, "'", did_you_mean_path(s.model));
     diffusion::LoadPipelineOptions options;
     options.dtype = dtype;
     try {
@@ -501,6 +514,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     // the pictures after each step, for each of the batch
     std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));
     auto run = pipeline.start(o);
+    if (done == 0) tell_notes(s, {s.prompt}, pipeline, given);  // once nothing is refused any more
     while (!run->done()) {
       run->step();
       if (s.preview.empty() && forming.empty()) continue;
@@ -515,20 +529,28 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       if (s.batch_of > 1 && int64_t(i) != s.place) continue;
       int64_t seed = first + done + int64_t(i), height = pictures[i].size(1), width = pictures[i].size(2);
       std::string path = output_path(s, s.output, seed, done + int64_t(i));
+      const std::string asked = path;
       ordered_json settings = settings_json(s, kind, seed, batch, int64_t(i), width, height);
       io::ImageWriteOptions writing;
       writing.quality = 95;
       if (path.ends_with(".png"))
         writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)},
                         {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
-      if (s.clips) write_clip(path, output.clips[i], s.fps, untagged(s.prompt), settings.dump());
-      else io::write_image(path, pictures[i], writing);
+      path = write_new(
+          path, s.force,
+          [&](const std::string& file) {
+            if (s.clips) write_clip(file, output.clips[i], s.fps, untagged(s.prompt), settings.dump());
+            else io::write_image(file, pictures[i], writing);
+          },
+          s.clips && is_frame_folder(path));
       watch.bar.clear();
+      if (path != asked && !s.quiet && !s.json)
+        std::cerr << "scaffolding: '" << asked << "' is there already and stays; --force replaces it\n";
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
       std::vector<std::string> written{path};
       if (!forming.empty()) {
-        written.push_back(output_path(s, s.save_steps, seed, done + int64_t(i)));
-        save_forming(written.back(), forming[i], pictures[i]);
+        written.push_back(write_new(output_path(s, s.save_steps, seed, done + int64_t(i)), s.force,
+                                    [&](const std::string& file) { save_forming(file, forming[i], pictures[i]); }));
         row["steps"] = written.back();
       }
       if (made) made(pictures[i]);

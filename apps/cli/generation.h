@@ -21,7 +21,7 @@ struct GenerationSettings {
   std::optional<int64_t> seed;  // of the first picture; the next has the next one. Absent: drawn
   std::string dtype = "float32", device = "cpu", prompt_syntax = "plain", output = "{seed}.png", like, preview,
               save_steps;
-  bool quiet = false, json = false, no_capture = false;
+  bool quiet = false, json = false, no_capture = false, force = false;
   std::string profile, max_vram, max_ram;  // of a memory plan, where any of them is given
   // Of a picture that is repeated: the batch it was made in, whose sums its last bits depend on, and its place there.
   int64_t batch_of = 1, place = 0;
@@ -40,6 +40,7 @@ void add_generation_options(CLI::App& command, GenerationSettings& settings,
                             std::initializer_list<diffusion::Task> tasks);
 void add_clip_options(CLI::App& command, GenerationSettings& settings, std::initializer_list<diffusion::Task> tasks);
 void add_sampling_options(CLI::App& command, GenerationSettings& settings, const char* model = "-m,--model");
+void add_force(CLI::App& command, GenerationSettings& settings);  // of commands that write pictures or clips
 
 // One batch's options but for prompts and generators. ValueError for a syntax that there is not.
 diffusion::GenerationOptions sampling_options(const GenerationSettings& settings);

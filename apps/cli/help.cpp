@@ -6,6 +6,7 @@
 #include "apps/cli/command_tree.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/files.h"
+#include "apps/cli/suggestions.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
@@ -90,7 +91,10 @@ void add_help(CLI::App& program) {
     if (o->name.empty()) return print_text(program.help(), o->output);
     auto all = program.get_subcommands({});
     auto chosen = std::find_if(all.begin(), all.end(), [&](CLI::App* c) { return c->get_name() == o->name; });
-    SF_CHECK(chosen != all.end(), "help: there is no command '", o->name, "'; `scaffolding --help` lists them");
+    std::vector<std::string> names;
+    for (auto& c : all) names.push_back(c->get_name());
+    SF_CHECK(chosen != all.end(), "help: there is no command '", o->name, "'",
+             did_you_mean(o->name, names, "`scaffolding --help` lists them"));
     print_text((*chosen)->help("scaffolding"), o->output);
   });
 }

@@ -7,7 +7,9 @@
 #include "apps/cli/animations.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/generation.h"
+#include "apps/cli/new_file.h"
 #include "apps/cli/output_file.h"
+#include "apps/cli/prompt_notes.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
@@ -67,6 +69,7 @@ void interpolate(Options& o) {
   const int64_t seed = s.seed ? *s.seed : int64_t(std::random_device{}());
   Tensor first = noise(seed, shape), last = o.to_seed ? noise(*o.to_seed, shape) : first;
 
+  tell_notes(s, {o.from, o.to}, pipeline);
   SamplingWatch watch(s.quiet || s.json, o.frames, "picture");
   Tensors frames;
   for (int64_t done = 0; done < o.frames;) {
@@ -93,19 +96,21 @@ void interpolate(Options& o) {
   }
   if (o.back)
     for (size_t i = frames.size() - 1; i-- > 1;) frames.push_back(frames[i]);
-  io::save_animation(s.output, frames, {.fps = o.fps, .loop = o.loop, .quality = 90});
+  const std::string path = write_new(s.output, s.force, [&](const std::string& file) {
+    io::save_animation(file, frames, {.fps = o.fps, .loop = o.loop, .quality = 90});
+  });
   watch.bar.clear();
   if (s.json) {
-    ordered_json row{{"path", s.output}, {"frames", frames.size()},
-                     {"width", width},   {"height", height},
-                     {"from", o.from},   {"to", o.to},
-                     {"seed", seed},     {"fps", o.fps},
+    ordered_json row{{"path", path},    {"frames", frames.size()},
+                     {"width", width},  {"height", height},
+                     {"from", o.from},  {"to", o.to},
+                     {"seed", seed},    {"fps", o.fps},
                      {"model", s.model}};
     hash_loras(s.loras.used);
     if (!s.loras.used.empty()) row["lora"] = loras_json(s.loras.used);
     std::cout << row.dump() << std::endl;
   } else {
-    std::cout << s.output << std::endl;
+    std::cout << path << std::endl;
   }
   watch.bar.finish();
 }
@@ -120,6 +125,7 @@ void add_interpolate(CLI::App& program) {
   command->add_option("from", o->from, "The prompt of the first picture")->required();
   command->add_option("to", o->to, "The prompt of the last one")->required();
   command->add_option("-o,--output", o->sampling.output, "The animation: .gif or .webp")->capture_default_str();
+  add_force(*command, o->sampling);
   command->add_option("--frames", o->frames, "How many pictures the walk has")
       ->capture_default_str()
       ->check(CLI::Range(2, 10000));

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <optional>
 
+#include "apps/cli/suggestions.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/hub/hub_cache.h"
-#include "scaffolding/nn/closest.h"
 
 namespace sf::cli {
 
@@ -71,7 +71,7 @@ class Finder {
     SF_CHECK(found.empty(), where, " ", quoted_list(found, " and "), " have the name '", name,
              "'; say which with its folder's name before it, or by its path with --lora");
     std::vector<std::string> names = folders_->names();
-    std::string hint = nn::closest_hint(name, names);
+    std::string hint = did_you_mean(name, names);
     if (hint.empty() && !names.empty()) {
       const bool more = names.size() > kNames;
       names.resize(std::min(names.size(), kNames));
@@ -79,7 +79,7 @@ class Finder {
              (more ? ", ..." : "");
     }
     fail(where, " there is no LoRA '", name, "' below ", quoted_list(places_, " and "), hint,
-         "; --lora-dir names other folders");
+         hint.ends_with('?') ? " " : "; ", "--lora-dir names other folders");
   }
   // The file that a picture was made with: where it was, or by its name.
   std::string same(const UsedLora& lora) {

@@ -9,9 +9,11 @@
 #include <new>
 #include <string_view>
 
+#include "apps/cli/aliases.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/empty_values.h"
 #include "apps/cli/scarce_memory.h"
+#include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/run.h"
 #include "scaffolding/io/json_error.h"
@@ -20,13 +22,37 @@ namespace {
 
 constexpr int kBadInput = 2, kInterrupted = 130;
 
+// Words that no option takes, in the order in which they were given.
+std::string too_much(const CLI::App& program, const CLI::App& command) {
+  std::vector<std::string> words = program.remaining();  // before the command
+  const bool prompt = words.empty() && command.get_option_no_throw("--prompt");
+  for (auto& word : command.remaining()) words.push_back(word);
+  constexpr size_t kShown = 8;
+  std::string all;
+  for (size_t i = 0; i < std::min(words.size(), kShown); ++i)
+    all += (i == 0 ? "'" : ", '") + sf::printable(words[i]) + "'";
+  if (words.size() > kShown) all += ", ...";
+  return command.get_name() + ": does not expect " + all +
+         (prompt ? "; a prompt of several words stands in quotes" : "");
+}
+
 // What CLI11 says about arguments, in one line with where to read on.
 std::string parse_error(CLI::App& program, const CLI::ParseError& e, const std::string& first) {
   std::string why = e.what(), command;
   std::replace(why.begin(), why.end(), '\n', ' ');
-  if (auto chosen = program.get_subcommands(); !chosen.empty()) command = chosen[0]->get_name() + " ";
-  else if (!first.empty() && first[0] != '-') why = "there is no command '" + first + "'";
-  return why + "; scaffolding " + command + "--help tells more";
+  if (auto chosen = program.get_subcommands(); !chosen.empty()) {
+    command = chosen[0]->get_name() + " ";
+    if (size_t at = why.find(": At Most 1 required"); at != why.npos)
+      why = why.substr(0, at) + ": is given more than once, perhaps under another program's name too";
+    if (dynamic_cast<const CLI::ExtrasError*>(&e)) why = too_much(program, *chosen[0]);
+  } else if (first.empty() || first[0] == '-') {
+    why += ", such as txt2img";
+  } else {
+    std::vector<std::string> names;
+    for (const CLI::App* known : program.get_subcommands({})) names.push_back(known->get_name());
+    why = "there is no command '" + sf::printable(first) + "'" + sf::cli::did_you_mean(first, names);
+  }
+  return why + (why.ends_with('?') ? " " : "; ") + "scaffolding " + command + "--help tells more";
 }
 
 int refuse(const std::string& why) {
@@ -80,7 +106,10 @@ static int run(int argc, char** argv) {
   sf::cli::add_help(program);
   sf::cli::add_completion(program);
   try {
-    program.parse(argc, argv);
+    const std::vector<std::string> words = sf::cli::in_our_words(program, {argv + std::min(argc, 1), argv + argc});
+    std::vector<const char*> arguments{argv[0]};
+    for (auto& word : words) arguments.push_back(word.c_str());
+    program.parse(int(arguments.size()), arguments.data());
   } catch (const CLI::Success& e) {  // --help
     return program.exit(e);
   } catch (const CLI::ParseError& e) {

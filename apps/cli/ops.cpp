@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/suggestions.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/core/provider.h"
 
@@ -48,7 +49,9 @@ void add_ops(CLI::App& program) {
   command->callback([name, where] {
     if (name->empty()) return print_all(*where);
     const OpEntry* op = find_op(*name);
-    SF_CHECK(op, "ops: there is no op '", *name, "'; `scaffolding ops` lists them");
+    std::vector<std::string> names;
+    for (auto* known : all_ops()) names.push_back(known->name);
+    SF_CHECK(op, "ops: there is no op '", *name, "'", did_you_mean(*name, names, "`scaffolding ops` lists them"));
     print_op(*op);
   });
 }

@@ -1,4 +1,5 @@
 // `scaffolding train`: a text-to-image or text-to-video model of one's own from a recipe.
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -12,12 +13,22 @@
 
 namespace sf::cli {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 struct Options {
   std::string config, output, data, pretrained, device = "cpu";
-  bool smoke = false, quiet = false, cuda_graph = false;
+  bool smoke = false, quiet = false, cuda_graph = false, force = false;
 };
+
+// A run goes on in its own folder, and mixes with nothing else.
+void check_folder(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error) || fs::is_empty(folder, error)) return;
+  SF_CHECK(fs::is_directory(fs::path(folder) / "pipeline", error), "--output: '", folder,
+           "' is there already and holds no run that could go on; name another folder, or --force puts one into it");
+}
 
 template <class Run> void train(const Options& o, Run run, const char* denoiser) {
   run.quiet = o.quiet;
@@ -33,6 +44,7 @@ template <class Run> void train(const Options& o, Run run, const char* denoiser)
 
 void train(const Options& o) {
   const Device device(o.device);
+  if (!o.force) check_folder(o.output);
   SF_CHECK(!o.cuda_graph || device.is_cuda(), "train: --cuda-graph needs --device cuda, got ", device);
   if (train::VideoRecipe::recognises(o.config)) {
     SF_CHECK_AS(NotSupported, !o.cuda_graph,
@@ -67,6 +79,7 @@ void add_train(CLI::App& program) {
   command->add_flag("--cuda-graph", o->cuda_graph,
                     "On CUDA, for pictures: each step is one captured graph, which small models gain most from");
   command->add_flag("--smoke", o->smoke, "The whole chain in a minute with a tiny model, to see that everything works");
+  command->add_flag("--force", o->force, "Take the folder also where it holds other files");
   command->add_flag("-q,--quiet", o->quiet, "No progress");
   command->footer(R"(Examples:
   scaffolding train --config models/emoji-128/train.json --output runs/emoji

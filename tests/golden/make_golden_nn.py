@@ -2,11 +2,12 @@
 output and gradients.
 
 Usage: /path/to/python-with-torch tests/golden/make_golden_nn.py
-Writes nn.json (cases, reprs, keys) and nn.safetensors (numbers, thinned to 40 values a tensor) beside this file.
+Writes nn.json.gz (cases, reprs, keys) and nn.safetensors (numbers, thinned to 40 values a tensor) beside this file.
 tests/python/nn/test_nn_golden.py evaluates the same expressions with Scaffolding; the random numbers are the same, so
 that inputs need no storing.
 """
 
+import gzip
 import json
 import math
 import pathlib
@@ -274,9 +275,8 @@ def main():
         cases.append(entry)
         assert all(math.isfinite(v) for t in numbers.values() for v in t.double().tolist()), case
         tensors.update(numbers)
-    (HERE / "nn.json").write_text(
-        json.dumps({"torch": torch.__version__, "kept": KEPT, "cases": cases}, indent=1) + "\n"
-    )
+    text = json.dumps({"torch": torch.__version__, "kept": KEPT, "cases": cases}, indent=1) + "\n"
+    (HERE / "nn.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     save_file(tensors, HERE / "nn.safetensors", metadata={"torch": torch.__version__})
 
 

@@ -133,6 +133,7 @@ def test_guidance_is_what_the_model_advises(program, model, tmp_path):
             1,
             "-o",
             tmp_path / "a.png",
+            "--force",
             "--quiet",
             *options,
         )

@@ -114,7 +114,7 @@ def test_save_steps_shows_the_picture_forming(program, model, tmp_path):
     assert len(pictures) == 5 and durations[-1] >= 1500
     assert (pictures[-1].float() - sf.io.read_image(tmp_path / "4.png").float()).abs().mean().item() < 16
     before = (tmp_path / "4.png").read_bytes()
-    program("txt2img", "red square", *arguments)
+    program("txt2img", "red square", *arguments, "--force")
     assert (tmp_path / "4.png").read_bytes() == before  # looking on changes nothing
 
 
@@ -136,7 +136,7 @@ def test_interpolate_walks_from_one_prompt_to_the_other(program, model, tmp_path
         == 0
     )
     assert (pictures[0].float() - sf.io.read_image(tmp_path / "red.png").float()).abs().mean().item() < 16
-    done = program("interpolate", "red square", "red square", *arguments, "--to-seed", 2, "--back", "-q")
+    done = program("interpolate", "red square", "red square", *arguments, "--to-seed", 2, "--back", "--force", "-q")
     assert done.returncode == 0, done.stderr
     pictures, _, _ = frames_of(walk)
     assert len(pictures) == 8 and (pictures[0] != pictures[4]).any().item()

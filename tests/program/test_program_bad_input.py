@@ -68,7 +68,7 @@ def test_unknown_models_and_wrong_kinds_of_files(call, command, tmp_path):
         (("--width", 0), "--width"),
         (("--height", -64), "--height"),
         (("--width", 80000000), "--width"),
-        (("--seed", -1), "--seed"),
+        (("--seed", -2), "--seed"),
         (("--seed", 2**63), "--seed"),
         (("--seed", "one"), "--seed"),
         (("--steps", 0), "num_inference_steps"),
@@ -204,6 +204,7 @@ def test_a_full_disk_leaves_no_part_of_a_file(call, command, tmp_path):
 def test_a_full_disk_keeps_what_was_there(call, program, model, tmp_path):
     assert call("txt2img", "--seed", 1).returncode == 0
     before = (tmp_path / "out/a.png").read_bytes()
+    refused(call("txt2img", "--seed", 2, "--json", "--force", preexec_fn=limited(100)), "out/a.png")
     refused(call("txt2img", "--seed", 2, preexec_fn=limited(100)), "out/a.png")
     assert (tmp_path / "out/a.png").read_bytes() == before
     done = program(

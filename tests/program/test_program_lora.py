@@ -27,7 +27,7 @@ def paint(program, model, tmp_path):
     """A picture's path, of one step."""
 
     def run(prompt, *arguments, name="a.png", ok=True, **options):
-        given = ["--model", model, "--steps", 1, "--seed", 1, "-q", "-o", tmp_path / name]
+        given = ["--model", model, "--steps", 1, "--seed", 1, "-q", "--force", "-o", tmp_path / name]
         done = program("txt2img", prompt, *given, *arguments, **options)
         assert not ok or done.returncode == 0, done.stderr
         return tmp_path / name if ok else done
@@ -131,7 +131,7 @@ def test_like_repeats_a_picture_with_its_loras(program, paint, loras, tmp_path):
     path = paint("a <lora:ink:0.5:-1> square", "--lora", here / "style.safetensors:0.7", "--lora-dir", here)
 
     def like(*arguments, **options):
-        return program("txt2img", "--like", path, "-q", "-o", again, *arguments, **options)
+        return program("txt2img", "--like", path, "-q", "--force", "-o", again, *arguments, **options)
 
     def is_the_same(done):
         assert done.returncode == 0, done.stderr
@@ -204,7 +204,7 @@ def test_other_commands(program, paint, loras, model, tmp_path):
     ("arguments", "text"),
     [
         (["a <lora:stile:0.8>"], "prompt: <lora:stile:0.8>: no folder of LoRAs is known; name one with --lora-dir"),
-        (["a <lora:stile:0.8>", "--lora-dir", "{}"], "there is no LoRA 'stile' below '{}' (closest: 'style')"),
+        (["a <lora:stile:0.8>", "--lora-dir", "{}"], "there is no LoRA 'stile' below '{}'; did you mean 'style'?"),
         (["a <lora:nothing>", "--lora-dir", "{}"], "there are 'ink', 'style' and 'twice'; --lora-dir names other"),
         (["a <lora:twice>", "--lora-dir", "{}"], "'{}/a/twice.pt' and '{}/b/twice.safetensors' have the name 'twice'"),
         (["a <lora:style:strong>", "--lora-dir", "{}"], "a weight must be a number"),

@@ -1,5 +1,6 @@
 """autocast: torch's dtypes and values for every op of the table on the CPU (tests/golden/make_golden_autocast.py)."""
 
+import gzip
 import json
 import threading
 import warnings
@@ -11,7 +12,7 @@ import pytest
 import scaffolding as sf
 import scaffolding.nn.functional as F
 
-GOLDEN = json.loads((folders.GOLDEN / "autocast.json").read_text())["calls"]
+GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "autocast.json.gz").read_bytes()))["calls"]
 KINDS = {
     "float32": ("float32",) * 3,
     "bfloat16": ("bfloat16",) * 3,

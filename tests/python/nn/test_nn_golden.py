@@ -2,6 +2,7 @@
 output and gradients (tests/golden/make_golden_nn.py).
 """
 
+import gzip
 import json
 
 import numpy as np
@@ -11,7 +12,7 @@ from folders import GOLDEN
 import scaffolding as sf
 from scaffolding import nn
 
-FILE = json.loads((GOLDEN / "nn.json").read_text())
+FILE = json.loads(gzip.decompress((GOLDEN / "nn.json.gz").read_bytes()))
 CASES = FILE["cases"]
 
 
