@@ -10,6 +10,7 @@
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
 #include "scaffolding/diffusion/pipelines/pipeline_single_file.h"
 #include "scaffolding/diffusion/pipelines/pixart/pipeline_pixart_sigma.h"
+#include "scaffolding/diffusion/pipelines/seamless_tiling.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_img2img.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_inpaint.h"
