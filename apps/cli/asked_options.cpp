@@ -11,9 +11,9 @@ namespace sf::cli {
 namespace {
 
 // Of the whole run: what a picture alone cannot have.
-constexpr std::string_view kOfTheRun[] = {"help",     "model",   "vae",    "dtype", "device", "profile", "max-vram",
-                                          "max-ram",  "lora-dir", "no-capture", "like", "prompts", "grid", "grid-only",
-                                          "preview",  "quiet",   "json",   "force"};
+constexpr std::string_view kOfTheRun[] = {"help",     "model",     "vae",      "dtype",      "device", "profile",
+                                          "max-vram", "max-ram",   "lora-dir", "no-capture", "like",   "prompts",
+                                          "grid",     "grid-only", "preview",  "quiet",      "json",   "force"};
 
 bool is_of_the_run(const std::string& name) {
   return std::find(std::begin(kOfTheRun), std::end(kOfTheRun), name) != std::end(kOfTheRun);
@@ -48,9 +48,7 @@ const CLI::Option& OptionReader::option(const std::string& known) const {
   return *app_.get_option_no_throw("--" + known);
 }
 bool OptionReader::is_flag(const std::string& known) const { return option(known).get_items_expected_max() == 0; }
-bool OptionReader::takes_several(const std::string& known) const {
-  return option(known).get_items_expected_max() > 1;
-}
+bool OptionReader::takes_several(const std::string& known) const { return option(known).get_items_expected_max() > 1; }
 
 GenerationSettings OptionReader::with(const GenerationSettings& base, const std::string& where,
                                       const std::vector<AskedOption>& asked) {

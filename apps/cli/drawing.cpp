@@ -152,9 +152,8 @@ void tell_files_apart(std::vector<Job>& jobs) {
 // All but what tells pictures of one kind apart: a start for each kind finds what a pipeline refuses.
 std::string kind_of(GenerationSettings s) {
   const bool weighted = s.prompt_syntax != "plain";
-  ordered_json key{s.sampler, s.scheduler_options, s.steps,       s.guidance_rescale, s.eta,
-                   s.prompt_syntax, s.batch,       s.strength,    s.hires_strength,   s.hires_upscaler,
-                   s.tiling,  s.options};
+  ordered_json key{s.sampler, s.scheduler_options, s.steps,          s.guidance_rescale, s.eta,    s.prompt_syntax,
+                   s.batch,   s.strength,          s.hires_strength, s.hires_upscaler,   s.tiling, s.options};
   for (auto& number : {s.width, s.height, s.clip_skip, s.hires_steps}) key.push_back(number.value_or(-1));
   for (auto& number : {s.guidance, s.hires}) key.push_back(number.value_or(-1));
   for (auto& lora : s.loras.used) key.push_back(lora.path);
@@ -180,7 +179,7 @@ void try_all(const Drawing& d, const std::vector<Job>& jobs, SharedModel& model)
     });
 }
 
-// The sheet's own file: the pattern with "grid" for a picture's number, else behind its name where pictures have theirs.
+// The sheet's own file: the pattern with "grid" for a picture's number, else behind its name where there are pictures.
 std::string sheet_path(const GenerationSettings& s) {
   std::string pattern = s.output;
   if (const size_t at = pattern.find("{number}"); at != pattern.npos) pattern.replace(at, 8, "grid");

@@ -12,6 +12,7 @@
 #include "apps/cli/files.h"
 #include "apps/cli/grid.h"
 #include "apps/cli/hires.h"
+#include "apps/cli/memory_profile.h"
 #include "apps/cli/output_file.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/terminal.h"
@@ -260,9 +261,10 @@ void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer
   c.add_option("--prompts", s.prompts,
                "A file with a prompt on each line, or .jsonl with options: {\"prompt\": \"a cat\", \"seed\": 7}");
   add_grid_options(c, s);
-  c.add_flag("--tiling{xy}", s.tiling,
-             "Pictures that can be laid side by side without a seam; --tiling=x left and right only, --tiling=y top and "
-             "bottom");
+  c.add_flag(
+      "--tiling{xy}", s.tiling,
+      "Pictures that can be laid side by side without a seam; --tiling=x left and right only, --tiling=y top and "
+      "bottom");
   add_call_options(c, s, tasks);
 }
 
@@ -361,31 +363,6 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
 }
 
 std::string shipped_model() { return io::default_model(); }
-
-namespace {
-
-bool is_planned(const GenerationSettings& s) { return !s.profile.empty() || !s.max_vram.empty() || !s.max_ram.empty(); }
-
-void carry_out_plan(const char* command, const GenerationSettings& s, diffusion::DiffusionPipeline& pipeline) {
-  diffusion::PlanRequest request;
-  if (!s.profile.empty()) request.profile = s.profile;
-  if (!s.max_vram.empty()) request.max_vram = diffusion::bytes_of("--max-vram", s.max_vram);
-  if (!s.max_ram.empty()) request.max_ram = diffusion::bytes_of("--max-ram", s.max_ram);
-  std::optional<Device> gpu;
-  if (Device device(s.device); device.is_cuda()) gpu = device;
-  // Pictures to begin with are as large as those that come out.
-  const int64_t batch = std::min(s.batch, s.count);
-  diffusion::AnyOptions call = batch_options(command, s, pipeline, batch);
-  const diffusion::AnyOptions shape = diffusion::options_for_shape(pipeline, {s.height, s.width, {}, batch});
-  for (auto& field : call.fields())
-    if (field.role != diffusion::OptionRole::Plain)
-      *std::get<Tensor*>(field.place) = *std::get<Tensor*>(shape.find(field.name)->place);
-  const diffusion::MemoryPlan plan = diffusion::plan_memory(pipeline, call, request, gpu);
-  if (!s.quiet && !s.json) std::cerr << plan.str();
-  diffusion::apply_memory_plan(pipeline, plan);
-}
-
-}  // namespace
 
 std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
                                                          std::initializer_list<diffusion::Task> tasks) {

@@ -102,7 +102,8 @@ std::string grid_text(const std::vector<GridAxis>& axes) {
     std::string values;
     for (auto& v : axes[i].values) values += (values.empty() ? "" : ",") + v;
     const std::string axis = i == 0 ? "X" : "Y";
-    out += ", " + axis + " Type: " + axes[i].option + ", " + axis + " Values: \"" + replaced(values, "\"", "\\\"") + "\"";
+    out +=
+        ", " + axis + " Type: " + axes[i].option + ", " + axis + " Values: \"" + replaced(values, "\"", "\\\"") + "\"";
   }
   return out;
 }

@@ -13,7 +13,8 @@ void add_hires_options(CLI::App& c, GenerationSettings& s) {
   c.add_option("--hires-steps", s.hires_steps,
                "Of the second pass, of which the strength's share is run; without it, as many as --steps")
       ->group(kGroup);
-  c.add_option("--hires-upscaler", s.hires_upscaler, "What makes the first pass's result larger: latent, bicubic or lanczos")
+  c.add_option("--hires-upscaler", s.hires_upscaler,
+               "What makes the first pass's result larger: latent, bicubic or lanczos")
       ->capture_default_str()
       ->group(kGroup);
 }

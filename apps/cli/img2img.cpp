@@ -19,8 +19,7 @@ static Tensors read_inputs(const GenerationSettings& s) {
   return {input_picture("--image", s.image, io::ImageMode::RGB)};
 }
 
-static std::map<std::string, Tensor> prepare_inputs(GenerationSettings& s,
-                                                    const diffusion::DiffusionPipeline& pipeline,
+static std::map<std::string, Tensor> prepare_inputs(GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
                                                     const Tensors& inputs) {
   diffusion::VaeImageProcessor processor({.vae_scale_factor = pipeline.vae_scale_factor()});
   Tensor image = processor.preprocess(inputs, {.height = s.height, .width = s.width});

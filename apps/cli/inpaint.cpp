@@ -20,14 +20,12 @@ static void add_options(CLI::App& c, GenerationSettings& s) {
 static Tensors read_inputs(const GenerationSettings& s) {
   Tensor picture = input_picture("--image", s.image, io::ImageMode::RGB),
          mask = input_picture("--mask", s.mask, io::ImageMode::L);
-  SF_CHECK(picture.size(1) == mask.size(1) && picture.size(2) == mask.size(2),
-           "--mask: must have the picture's size ", picture.size(2), "x", picture.size(1), ", got ", mask.size(2), "x",
-           mask.size(1));
+  SF_CHECK(picture.size(1) == mask.size(1) && picture.size(2) == mask.size(2), "--mask: must have the picture's size ",
+           picture.size(2), "x", picture.size(1), ", got ", mask.size(2), "x", mask.size(1));
   return {picture, mask};
 }
 
-static std::map<std::string, Tensor> prepare_inputs(GenerationSettings& s,
-                                                    const diffusion::DiffusionPipeline& pipeline,
+static std::map<std::string, Tensor> prepare_inputs(GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
                                                     const Tensors& inputs) {
   diffusion::ImageProcessorOptions o{.vae_scale_factor = pipeline.vae_scale_factor()};
   diffusion::PreprocessOptions size{.height = s.height, .width = s.width};

@@ -39,8 +39,8 @@ bool is_circular_along_one(const std::string& mode) { return mode == "circular_x
 void check_padding_mode(const char* name, const std::string& mode, int64_t dims) {
   const bool known = mode == "zeros" || mode == "reflect" || mode == "replicate" || mode == "circular";
   SF_CHECK(known || (dims == 2 && is_circular_along_one(mode)), name,
-           ": padding_mode must be one of zeros, reflect, replicate, circular", dims == 2 ? ", circular_x, circular_y" : "",
-           ", but got padding_mode='", mode, "'");
+           ": padding_mode must be one of zeros, reflect, replicate, circular",
+           dims == 2 ? ", circular_x, circular_y" : "", ", but got padding_mode='", mode, "'");
 }
 
 bool all_are(const Shape& s, int64_t value) {

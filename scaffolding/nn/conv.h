@@ -40,7 +40,7 @@ struct ConvNd : Module {
  private:
   Shape pads() const;  // what padding_mode adds, from the last dimension forwards
 };
-// input with `pads`, from the last dimension forwards, of the kind that padding_mode names. ValueError for another name.
+// input with `pads`, from the last dimension forwards, of the kind that padding_mode names. ValueError for another.
 Tensor padded_by_mode(const Tensor& input, const Shape& pads, const std::string& padding_mode);
 struct Conv1d : ConvNd {
   SF_MODULE(Conv1d, weight, bias)

@@ -72,8 +72,8 @@ Tensor Hires::enlarged(Run& first) const {
   if (first.output_latents)
     return interpolate(first.finish().images, Shape{height / factor, width / factor}, {}, "bilinear");
   const bool bicubic = options_.upscaler == HiresUpscaler::Bicubic && !options_.upscale;
-  const VaeImageProcessor processor({.vae_scale_factor = factor,
-                                     .resample = bicubic ? data::Filter::Bicubic : data::Filter::Lanczos});
+  const VaeImageProcessor processor(
+      {.vae_scale_factor = factor, .resample = bicubic ? data::Filter::Bicubic : data::Filter::Lanczos});
   Tensors pictures;
   for (auto& frames : first.finish_frames().clips) {
     Tensor picture = frames[0].cpu().permute({2, 0, 1});

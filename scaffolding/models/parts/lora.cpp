@@ -149,8 +149,9 @@ Tensor LoraPath::apply(const Tensor& x, const std::function<Tensor()>& bare) con
   if (fp8 && !fp8->dynamic && !records && !autograd::any_requires_grad({fp8->bias}))
     return linear_lora(x, fp8->dense_weight(x.dtype()), fp8->bias, down, up, scale);
   auto* conv = as<nn::Conv2d>(layer_);
-  if (conv && !records && x.ndim() == 4 && !conv->padding.same && conv->pads_with_zeros() && x.dtype() == conv->weight.dtype() &&
-      x.size(1) == conv->in_channels && !autograd::any_requires_grad({conv->weight, conv->bias})) {
+  if (conv && !records && x.ndim() == 4 && !conv->padding.same && conv->pads_with_zeros() &&
+      x.dtype() == conv->weight.dtype() && x.size(1) == conv->in_channels &&
+      !autograd::any_requires_grad({conv->weight, conv->bias})) {
     const Shape& pads = conv->padding.amounts;
     return conv_plus_residual(x, conv->weight, conv->bias, side(x),
                               {.stride = {conv->stride[0], conv->stride[1], 1},

@@ -8,8 +8,8 @@ _OF_THE_FIRST = ("height", "width", "latents", "denoising_end")
 
 
 def hires(pipe, prompt=None, *, scale=2.0, strength=0.7, steps=None, upscaler="latent", **call):
-    """A text-to-image pipeline's call in two passes: at height and width, then, made `scale` times larger (sizes are cut
-    to multiples of 8), as image to image by the same prompt. Larger pictures come without doubled things.
+    """A text-to-image pipeline's call in two passes: at height and width, then, made `scale` times larger (sizes are
+    cut to multiples of 8), as image to image by the same prompt. Larger pictures come without doubled things.
 
     strength: of the second pass, as in image to image; the web UI's default. steps: its num_inference_steps, of which
     that share is run; None: the first's. upscaler: "latent" (bilinear), "bicubic" or "lanczos", of the decoded picture,
