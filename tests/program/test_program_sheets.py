@@ -84,7 +84,10 @@ def test_files_of_one_name_are_told_apart(draw, tmp_path):
         ('{"prompt": "a", "tiling": "z"}', "p.jsonl:3: seamless tiling: axes must be x, y or xy"),
         ('{"prompt": {"a": 1}}', "p.jsonl:3: 'prompt' must be text"),
         ('{"prompt": null}', "p.jsonl:3: 'prompt' must be text"),
-        ('{"prompt": "a", "negative_prompt": "b", "negative-prompt": "c"}', "p.jsonl:3: --negative-prompt is there twice"),
+        (
+            '{"prompt": "a", "negative_prompt": "b", "negative-prompt": "c"}',
+            "p.jsonl:3: --negative-prompt is there twice",
+        ),
         ('{"seed": 3}', "p.jsonl:3: txt2img: needs a prompt"),
         ("red square", "p.jsonl:3: is no JSON"),
         ('["red square"]', "p.jsonl:3: must be a JSON object"),
@@ -122,7 +125,9 @@ def test_prompts_of_pictures_to_begin_with(draw, tmp_path):
     options = ("--image", "a.png", "--prompts", "p.jsonl", "-o", "b{number}.png")
     done = draw(*options, "--seed", 3, command="img2img", steps=4)
     assert done.returncode == 0, done.stderr
-    alone = draw("blue square", "--image", "a.png", "--seed", 4, "--strength", 1, "-o", "c.png", command="img2img", steps=4)
+    alone = draw(
+        "blue square", "--image", "a.png", "--seed", 4, "--strength", 1, "-o", "c.png", command="img2img", steps=4
+    )
     assert alone.returncode == 0 and same(tmp_path / "c.png", tmp_path / "b1.png")
     (tmp_path / "p.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b", "image": "none.png"}')
     refused(draw(*options, command="img2img", steps=4), "p.jsonl:2: --image: there is no file 'none.png'")

@@ -40,8 +40,8 @@ TEST(Hires, LatentsAreThoseOfTwoPassesByHand) {
 TEST(Hires, PicturesAreThoseOfTwoPassesByHand) {
   const auto pipe = tiny();
   const auto change = from_pipe<StableDiffusionImg2ImgPipeline>(pipe);
-  for (auto [upscaler, filter] : {std::pair{HiresUpscaler::Bicubic, data::Filter::Bicubic},
-                                  {HiresUpscaler::Lanczos, data::Filter::Lanczos}}) {
+  for (auto [upscaler, filter] :
+       {std::pair{HiresUpscaler::Bicubic, data::Filter::Bicubic}, {HiresUpscaler::Lanczos, data::Filter::Lanczos}}) {
     auto first = options();
     first.height = 16, first.width = 24;
     const VaeImageProcessor processor({.vae_scale_factor = 2, .resample = filter});

@@ -19,6 +19,8 @@ def hires(pipe, prompt=None, *, scale=2.0, strength=0.7, steps=None, upscaler="l
     """
     if not 1 < scale <= 8:
         raise ValueError(f"hires: scale must be above 1 and at most 8, got {scale}")
+    if not 0 < strength <= 1:
+        raise ValueError(f"hires: strength must be above 0 and at most 1, got {strength}")
     if not callable(upscaler) and upscaler not in ("latent", "bicubic", "lanczos"):
         raise ValueError(f"hires: upscaler must be latent, bicubic, lanczos or a function, got {upscaler!r}")
     change = AutoPipelineForImage2Image.from_pipe(pipe)
