@@ -255,8 +255,10 @@ void draw(const Drawing& d, GenerationSettings s) {
   loading.sampler.clear(), loading.scheduler_options.clear();
   if (several) loading.guidance = s.guidance;
   SharedModel model(d, loading);
-  for (auto& job : jobs)
+  for (auto& job : jobs) {
     if (!job.settings.guidance) job.settings.guidance = loading.guidance;
+    job.settings.model = loading.model;
+  }
   if (!several) jobs[0].settings.loras = loading.loras;
   if (several) try_all(d, jobs, model);
   if (!axes.empty()) {

@@ -14,6 +14,7 @@
 #include "apps/cli/hires.h"
 #include "apps/cli/memory_profile.h"
 #include "apps/cli/output_file.h"
+#include "apps/cli/prompt_file.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
@@ -90,7 +91,8 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
   if (s.image.empty()) out.erase("image"), out.erase("strength");
   if (s.mask.empty()) out.erase("mask");
   if (!s.clips) out.erase("fps");
-  if (!s.hires) out.erase("hires_strength"), out.erase("hires_upscaler");
+  if (!s.hires)
+    for (const char* name : {"hires_strength", "hires_steps", "hires_upscaler"}) out.erase(name);
   if (s.tiling.empty()) out.erase("tiling");
   if (s.grid.empty()) out.erase("grid");
   if (!s.loras.used.empty()) out["lora"] = loras_json(s.loras.used);
@@ -258,8 +260,7 @@ void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer
   c.add_option("--preview", s.preview, "A file that shows the picture forming, or 'terminal'");
   c.add_option("--save-steps", s.save_steps,
                "An animation of the picture forming: .gif or .webp; {seed}, {number} and {prompt} are filled in");
-  c.add_option("--prompts", s.prompts,
-               "A file with a prompt on each line, or .jsonl with options: {\"prompt\": \"a cat\", \"seed\": 7}");
+  add_prompts_option(c, s);
   add_grid_options(c, s);
   c.add_flag(
       "--tiling{xy}", s.tiling,
@@ -278,8 +279,6 @@ void add_clip_options(CLI::App& c, GenerationSettings& s, std::initializer_list<
   c.add_option("-c,--count", s.count, "How many clips")->capture_default_str()->check(CLI::Range(1, 100000));
   add_sampling_options(c, s);
   c.add_option("--preview", s.preview, "A file that shows a frame forming, or 'terminal'");
-  c.add_option("--prompts", s.prompts,
-               "A file with a prompt on each line, or .jsonl with options: {\"prompt\": \"a cat\", \"seed\": 7}");
   add_call_options(c, s, tasks);
 }
 

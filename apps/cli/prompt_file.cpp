@@ -72,6 +72,11 @@ std::vector<AskedOption> fields_of(const std::string& where, std::string_view li
 
 }  // namespace
 
+void add_prompts_option(CLI::App& c, GenerationSettings& s) {
+  c.add_option("--prompts", s.prompts,
+               "A file with a prompt on each line, or .jsonl with options: {\"prompt\": \"a cat\", \"seed\": 7}");
+}
+
 std::vector<PromptLine> read_prompt_file(const std::string& path, const OptionReader& reader) {
   std::error_code error;
   SF_CHECK(fs::is_regular_file(path, error), "--prompts: there is no file '", path, "'");

@@ -1,10 +1,12 @@
 // --prompts: a file of what to draw, a line for each. Text has a prompt on each line, .jsonl an object whose fields are
 // the command's options: {"prompt": "a cat", "seed": 7, "negative_prompt": "fog"}. Blank lines, and those of text that
-// begin with #, are left out. Function only.
+// begin with #, are left out. Functions only.
 #pragma once
 #include "apps/cli/asked_options.h"
 
 namespace sf::cli {
+
+void add_prompts_option(CLI::App& command, GenerationSettings& settings);
 
 struct PromptLine {
   std::string where;  // "prompts.txt:17"

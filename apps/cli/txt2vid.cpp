@@ -3,6 +3,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/drawing.h"
+#include "apps/cli/prompt_file.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/hub/shipped_models.h"
 
@@ -11,7 +12,10 @@ namespace sf::cli {
 using diffusion::Task;
 
 static const auto kTasks = {Task::TextToVideo};
-static void add_options(CLI::App& c, GenerationSettings& s) { add_clip_options(c, s, kTasks); }
+static void add_options(CLI::App& c, GenerationSettings& s) {
+  add_clip_options(c, s, kTasks);
+  add_prompts_option(c, s);
+}
 
 void add_txt2vid(CLI::App& program) {
   auto* command = program.add_subcommand("txt2vid", "Make clips from a prompt");
