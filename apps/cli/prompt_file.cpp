@@ -46,7 +46,9 @@ AskedOption asked_option(const std::string& where, const std::string& field, con
     SF_CHECK(!value.items().empty() && value.items().size() <= kListed, what, " must have 1 to ", kListed,
              " values, got ", value.items().size());
     for (auto& item : value.items()) out.values.push_back(value_text(what, item));
-    if (!reader.takes_several(out.name)) {
+    if (!reader.takes_several(out.name)) {  // "64,64"
+      SF_CHECK(std::none_of(value.items().begin(), value.items().end(), [](auto& v) { return v.is(Object::String); }),
+               what, " takes one text, got a list");
       std::string joined;
       for (auto& v : out.values) joined += (joined.empty() ? "" : ",") + v;
       out.values = {joined};

@@ -83,6 +83,7 @@ def test_files_of_one_name_are_told_apart(draw, tmp_path):
         ('{"prompt": "a", "seed": -1}', "p.jsonl:3: "),
         ('{"prompt": "a", "tiling": "z"}', "p.jsonl:3: seamless tiling: axes must be x, y or xy"),
         ('{"prompt": {"a": 1}}', "p.jsonl:3: 'prompt' must be text"),
+        ('{"prompt": ["a", "b"]}', "p.jsonl:3: 'prompt' takes one text, got a list"),
         ('{"prompt": null}', "p.jsonl:3: 'prompt' must be text"),
         (
             '{"prompt": "a", "negative_prompt": "b", "negative-prompt": "c"}',
