@@ -72,13 +72,13 @@ def test_files_of_one_name_are_told_apart(draw, tmp_path):
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ('{"prompt": "a", "steps": 0}', "p.jsonl:3: StableDiffusionPipeline: num_inference_steps"),
+        ('{"prompt": "a", "steps": 0}', "p.jsonl:3: DDIMScheduler: num_inference_steps"),
         ('{"prompt": "a", "steps": "many"}', "p.jsonl:3: "),
         ('{"prompt": "a", "stepz": 3}', "p.jsonl:3: there is no option 'stepz' (closest: 'steps')"),
         ('{"prompt": "a", "model": "b"}', "p.jsonl:3: --model is of the whole run"),
         ('{"prompt": "a", "width": 20}', "p.jsonl:3: StableDiffusionPipeline: height and width must be divisible"),
         ('{"prompt": "a", "sampler": "best"}', "p.jsonl:3: --sampler: there is no 'best'"),
-        ('{"prompt": "<lora:nowhere:1>"}', "p.jsonl:3: prompt: <lora:nowhere>"),
+        ('{"prompt": "<lora:nowhere:1>"}', "p.jsonl:3: prompt: <lora:nowhere:1>"),
         ('{"prompt": "a", "output": "a.txt"}', "p.jsonl:3: --output: must end in"),
         ('{"prompt": "a", "seed": -1}', "p.jsonl:3: "),
         ('{"prompt": "a", "tiling": "z"}', "p.jsonl:3: seamless tiling: axes must be x, y or xy"),
@@ -204,7 +204,7 @@ def test_prompts_of_a_grid(draw, tmp_path):
         (["steps=1,1"], "--grid: --steps has the value '1' twice"),
         (["steps=1", "steps=2"], "--grid: both axes are of --steps"),
         (["steps=1", "eta=0", "guidance=2"], "--grid: takes one axis or two, got 3"),
-        (["steps=1,2000"], "--grid, steps 2000: StableDiffusionPipeline: num_inference_steps"),
+        (["steps=1,2000"], "--grid, steps 2000: DDIMScheduler: num_inference_steps"),
         (["sampler=ddim,best"], "--grid, sampler best: --sampler: there is no 'best'"),
         (["seed=" + ",".join(map(str, range(257)))], "--grid: 257 times 1 pictures are more than the 256"),
         (["seed=" + ",".join(map(str, range(20))), "steps=" + ",".join(map(str, range(1, 14)))], "20 times 13"),
@@ -237,7 +237,7 @@ def test_hires_is_two_passes(draw, model, tmp_path, upscaler):
     assert sf.io.read_image(str(tmp_path / "a.png")).shape == (3, 96, 96) and "Size: 64x64" in text
     wanted = f"Denoising strength: 0.5, Hires upscale: 1.5, Hires steps: 6, Hires upscaler: {upscaler.capitalize()}"
     assert wanted in text and (settings["width"], settings["hires"]) == (64, 1.5)
-    pipe = StableDiffusionPipeline.from_pretrained(str(model))
+    pipe = StableDiffusionPipeline.from_pretrained(str(model), torch_dtype=sf.float32)
     call = {"num_inference_steps": 3, "guidance_scale": 4, "seed": 4, "output_type": "sf_tensor"}
     frames = hires(pipe, "red square", scale=1.5, strength=0.5, steps=6, upscaler=upscaler, **call).images
     assert (frames[0].permute(2, 0, 1) == sf.io.read_image(str(tmp_path / "a.png"))).all().item()
@@ -270,7 +270,7 @@ def test_tiling_is_the_recipe_of_circular_convolutions(draw, model, tmp_path):
         assert done.returncode == 0, done.stderr
         text, settings = metadata(tmp_path / f"{axes}.png")
         assert settings["tiling"] == axes and ("Tiling: True" in text) == (axes == "xy")
-        pipe = StableDiffusionPipeline.from_pretrained(str(model))
+        pipe = StableDiffusionPipeline.from_pretrained(str(model), torch_dtype=sf.float32)
         pipe.enable_seamless_tiling(axes)
         call = {"num_inference_steps": 2, "guidance_scale": 4, "seed": 4, "output_type": "sf_tensor"}
         frame = pipe("red square", **call).images[0].permute(2, 0, 1)
