@@ -89,7 +89,7 @@ std::vector<GridCell> grid_cells(const std::vector<GridAxis>& axes, const Genera
         const GridAxis& axis = axes[i];
         const std::string& value = axis.values[i == 0 ? x : y];
         cell.asked.push_back({axis.option, {value_in(axis, value, base)}});
-        cell.caption += (cell.caption.empty() ? "" : ", ") + axis.option + " " + value;
+        cell.caption += (cell.caption.empty() ? "" : ", ") + axis.option + "=" + value;
       }
       out.push_back(std::move(cell));
     }
