@@ -245,6 +245,21 @@ def test_hires_is_two_passes(draw, model, tmp_path, upscaler):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+def test_hires_of_a_batch_and_of_a_list(draw, tmp_path):
+    options = ("--hires", 1.5, "--hires-upscaler", "lanczos", "--sampler", "euler-a")
+    assert draw("red square", *options, "--seed", 4, "-c", 2, "-b", 2, "-o", "{number}.png").returncode == 0
+    assert draw("--like", "1.png", "-o", "again.png").returncode == 0
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "1.png").read_bytes()
+    lines = [{"prompt": "red square"}, {"prompt": "red square", "hires": 2, "hires_strength": 0.5, "seed": 4}]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert draw("--prompts", "p.jsonl", "-o", "l{number}.png").returncode == 0
+    assert sf.io.read_image(str(tmp_path / "l0.png")).shape == (3, 64, 64)
+    assert draw("red square", "--hires", 2, "--hires-strength", 0.5, "--seed", 4, "-o", "alone.png").returncode == 0
+    assert same(tmp_path / "alone.png", tmp_path / "l1.png")
+    (tmp_path / "p.jsonl").write_text('{"prompt": "red square"}\n{"prompt": "red square", "hires": 2, "steps": 1}')
+    refused(draw("--prompts", "p.jsonl"), "p.jsonl:2: hires: of 1 steps a strength of 0.7 leaves none")
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
