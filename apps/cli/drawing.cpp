@@ -150,13 +150,15 @@ void tell_files_apart(std::vector<Job>& jobs) {
 }
 
 // All but what tells pictures of one kind apart: a start for each kind finds what a pipeline refuses.
-std::string kind_of(GenerationSettings s) {
+std::string kind_of(const Job& job) {
+  const GenerationSettings& s = job.settings;
   const bool weighted = s.prompt_syntax != "plain";
   ordered_json key{s.sampler, s.scheduler_options, s.steps,          s.guidance_rescale, s.eta,    s.prompt_syntax,
                    s.batch,   s.strength,          s.hires_strength, s.hires_upscaler,   s.tiling, s.options};
   for (auto& number : {s.width, s.height, s.clip_skip, s.hires_steps}) key.push_back(number.value_or(-1));
   for (auto& number : {s.guidance, s.hires}) key.push_back(number.value_or(-1));
   for (auto& lora : s.loras.used) key.push_back(lora.path);
+  if (!job.caption.empty()) key.push_back(s.image), key.push_back(s.mask);  // a sheet is as large as its pictures
   if (weighted) key.push_back(s.prompt), key.push_back(s.negative_prompt);
   return key.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -166,17 +168,30 @@ std::map<std::string, Tensor> inputs_of(const Drawing& d, GenerationSettings& s,
   return d.prepare_inputs ? d.prepare_inputs(s, pipeline, inputs) : std::map<std::string, Tensor>();
 }
 
+// Pixels, of pictures that may have several sizes.
+struct LargestSize {
+  double height = 0, width = 0;
+};
+
 // Begins one of each kind and draws nothing.
-void try_all(const Drawing& d, const std::vector<Job>& jobs, SharedModel& model) {
+LargestSize try_all(const Drawing& d, const std::vector<Job>& jobs, SharedModel& model) {
+  LargestSize size;
   std::set<std::string> seen;
   for (auto& job : jobs)
     at_place(job.where, [&, &s = job.settings] {
-      if (!seen.insert(kind_of(s)).second) return;
+      if (!seen.insert(kind_of(job)).second) return;
       model.suit(s);
       GenerationSettings one = s;
       const auto given = inputs_of(d, one, model.pipeline(), d.read_inputs ? d.read_inputs(one) : Tensors());
       try_to_start(d.command, one, model.pipeline(), given);
+      const auto image = given.find("image");
+      const auto asked = image == given.end()
+                             ? model.pipeline().size(one.height, one.width)
+                             : diffusion::DiffusionPipeline::Size{image->second.size(2), image->second.size(3)};
+      size.height = std::max(size.height, double(asked.height) * s.hires.value_or(1));
+      size.width = std::max(size.width, double(asked.width) * s.hires.value_or(1));
     });
+  return size;
 }
 
 // The sheet's own file: the pattern with "grid" for a picture's number, else behind its name where there are pictures.
@@ -188,6 +203,17 @@ std::string sheet_path(const GenerationSettings& s) {
     pattern = (p.parent_path() / (p.stem().string() + "-grid" + p.extension().string())).string();
   }
   return output_path(s, pattern, *s.seed, 0);
+}
+
+// Of pictures of that size with their captions; what its file's format does not hold is an error too.
+void check_sheet(const std::string& path, const LargestSize& picture, size_t columns, size_t pictures) {
+  const double width = double(columns) * (picture.width + 8) + 8,
+               height = double((pictures + columns - 1) / columns) * (picture.height + 52) + 8;
+  SF_CHECK(height * width <= kSheetPixels, "--grid: a sheet of ", int64_t(width), "x", int64_t(height),
+           " is more than the ", kSheetPixels / 1'000'000, " megapixels that there may be");
+  const double most = path.ends_with(".webp") ? 16383 : path.ends_with(".png") ? 1e9 : 65500;
+  SF_CHECK(std::max(width, height) <= most, "--grid: a sheet of ", int64_t(width), "x", int64_t(height),
+           " is larger than the ", int64_t(most), " pixels of its file's format; name a .png");
 }
 
 void write_sheet(const Drawing& d, GenerationSettings s, const diffusion::DiffusionPipeline& pipeline,
@@ -260,14 +286,9 @@ void draw(const Drawing& d, GenerationSettings s) {
     job.settings.model = loading.model;
   }
   if (!several) jobs[0].settings.loras = loading.loras;
-  if (several) try_all(d, jobs, model);
-  if (!axes.empty()) {
-    const auto size = model.pipeline().size(largest->settings.height, largest->settings.width);
-    const double scale = largest->settings.hires.value_or(1);
-    SF_CHECK(double(size.height) * double(size.width) * scale * scale * double(jobs.size()) <= kSheetPixels,
-             "--grid: ", jobs.size(), " pictures of ", size.width, "x", size.height, " are more than the ",
-             kSheetPixels / 1'000'000, " megapixels that a sheet has");
-  }
+  LargestSize size;
+  if (several) size = try_all(d, jobs, model);
+  if (!axes.empty()) check_sheet(sheet_path(s), size, axes[0].values.size(), jobs.size());
   const bool clips = diffusion::makes_clips(diffusion::pipeline_entry(model.pipeline().name()).its_task);
   std::optional<SamplingWatch> watch;
   std::optional<Series> series;

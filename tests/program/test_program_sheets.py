@@ -208,7 +208,7 @@ def test_prompts_of_a_grid(draw, tmp_path):
         (["sampler=ddim,best"], "--grid, sampler=best: --sampler: there is no 'best'"),
         (["seed=" + ",".join(map(str, range(257)))], "--grid: 257 times 1 pictures are more than the 256"),
         (["seed=" + ",".join(map(str, range(20))), "steps=" + ",".join(map(str, range(1, 14)))], "20 times 13"),
-        (["width=8192,8184", "height=8192,8184"], "--grid: 4 pictures of 8192x8192 are more than the 200 megapixels"),
+        (["width=8192,8184", "height=8192,8184"], "--grid: a sheet of 16408x16496 is more than the 200 megapixels"),
     ],
 )
 def test_every_value_of_a_grid_is_checked_first(draw, tmp_path, grid, text):
