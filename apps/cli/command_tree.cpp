@@ -11,6 +11,7 @@ namespace sf::cli {
 static std::vector<std::string> choices_of(const std::string& name) {
   if (name == "--sampler") return sampler_names();
   if (name == "--kind") return models::described_kinds();
+  if (name == "--hires-upscaler") return {"latent", "bicubic", "lanczos"};
   if (name == "--dtype") return {"float32", "bfloat16", "float16"};
   if (name == "--prompt-syntax") return {"plain", "weighted"};
   if (name == "shell") return {"bash", "zsh", "fish"};

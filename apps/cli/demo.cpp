@@ -8,6 +8,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/generation.h"
+#include "apps/cli/load_model.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/train/picture_grid.h"

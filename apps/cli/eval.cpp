@@ -8,6 +8,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/evaluation.h"
+#include "apps/cli/load_model.h"
 #include "apps/cli/output_file.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/autograd/mode.h"

@@ -10,20 +10,18 @@
 #include "apps/cli/animations.h"
 #include "apps/cli/clips.h"
 #include "apps/cli/files.h"
-#include "apps/cli/model_names.h"
+#include "apps/cli/grid.h"
+#include "apps/cli/hires.h"
 #include "apps/cli/new_file.h"
 #include "apps/cli/output_file.h"
+#include "apps/cli/prompt_file.h"
 #include "apps/cli/prompt_notes.h"
 #include "apps/cli/samplers.h"
-#include "apps/cli/suggestions.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
-#include "scaffolding/diffusion/pipelines/replace_vae.h"
-#include "scaffolding/io/hub/hub.h"
-#include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/io/pictures/image.h"
 
 namespace sf::cli {
@@ -33,7 +31,6 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kGuidance = 5;                  // of models that advise none
 constexpr const char* kTextKey = "scaffolding";  // of the settings as JSON, in a PNG
 
 // What a picture is made again from: one list for writing, reading and the settings themselves.
@@ -60,6 +57,12 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("image", s.image, "--image");
   f("mask", s.mask, "--mask");
   f("strength", s.strength, "--strength");
+  f("hires", s.hires, "--hires");
+  f("hires_strength", s.hires_strength, "--hires-strength");
+  f("hires_steps", s.hires_steps, "--hires-steps");
+  f("hires_upscaler", s.hires_upscaler, "--hires-upscaler");
+  f("tiling", s.tiling, "--tiling");
+  f("grid", s.grid, "--grid");
   f("options", s.options, "");
 }
 
@@ -89,6 +92,10 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
   if (s.mask.empty()) out.erase("mask");
   if (s.vae.empty()) out.erase("vae");
   if (!s.clips) out.erase("fps");
+  if (!s.hires)
+    for (const char* name : {"hires_strength", "hires_steps", "hires_upscaler"}) out.erase(name);
+  if (s.tiling.empty()) out.erase("tiling");
+  if (s.grid.empty()) out.erase("grid");
   if (!s.loras.used.empty()) out["lora"] = loras_json(s.loras.used);
   return out;
 }
@@ -110,6 +117,8 @@ std::string a1111_text(const GenerationSettings& s, const char* scheduler, int64
                 static_cast<long long>(seed), static_cast<long long>(width), static_cast<long long>(height));
   out += numbers + (", Model: " + quoted_value(fs::path(s.model).filename().string()));
   if (!s.vae.empty()) out += ", VAE: " + quoted_value(fs::path(s.vae).filename().string());
+  if (s.hires) out += ", " + hires_text(s);
+  if (!s.tiling.empty()) out += s.tiling == "xy" ? ", Tiling: True" : ", Tiling: " + s.tiling;
   if (!s.loras.used.empty()) out += ", Lora hashes: " + quoted_value(hashes_text(s.loras.used));
   return out + ", Version: scaffolding " + version();
 }
@@ -120,6 +129,8 @@ std::string untagged(const std::string& prompt) { return diffusion::take_lora_ta
 // Another prompt, as XL's second text encoder takes one.
 bool is_prompt(const std::string& option) { return option.starts_with("prompt_"); }
 
+}  // namespace
+
 std::vector<diffusion::LoraTag> lora_tags(const GenerationSettings& s) {
   std::vector<diffusion::LoraTag> out = diffusion::take_lora_tags(s.prompt).tags;
   for (auto& [name, text] : s.options) {
@@ -129,6 +140,8 @@ std::vector<diffusion::LoraTag> lora_tags(const GenerationSettings& s) {
   }
   return out;
 }
+
+namespace {
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
@@ -147,18 +160,23 @@ std::string file_name_of(const std::string& prompt) {
   return out.empty() ? "picture" : out;
 }
 
-// A template of a file's name, filled in. Where it names nothing that tells pictures apart, a number is added.
+}  // namespace
+
+// Where it names nothing that tells pictures apart, a number is added.
 std::string output_path(const GenerationSettings& s, std::string path, int64_t seed, int64_t number) {
-  bool distinct = path.find("{seed}") != std::string::npos || path.find("{number}") != std::string::npos;
+  const bool has_number = path.find("{number}") != std::string::npos,
+             distinct = has_number || path.find("{seed}") != std::string::npos;
   replace_all(path, "{seed}", std::to_string(seed));
   replace_all(path, "{number}", std::to_string(number));
   replace_all(path, "{prompt}", file_name_of(untagged(s.prompt)));
-  if (!distinct && s.count > 1 && s.batch_of == 1) {
+  if (!has_number && (s.numbered || (!distinct && s.count > 1 && s.batch_of == 1))) {
     fs::path p(path);
     path = (p.parent_path() / (p.stem().string() + "-" + std::to_string(number) + p.extension().string())).string();
   }
   return path;
 }
+
+namespace {
 
 diffusion::PromptSyntax syntax_of(const std::string& name) {
   if (name == "plain") return diffusion::PromptSyntax::Plain;
@@ -245,6 +263,12 @@ void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer
   c.add_option("--preview", s.preview, "A file that shows the picture forming, or 'terminal'");
   c.add_option("--save-steps", s.save_steps,
                "An animation of the picture forming: .gif or .webp; {seed}, {number} and {prompt} are filled in");
+  add_prompts_option(c, s);
+  add_grid_options(c, s);
+  c.add_flag(
+      "--tiling{xy}", s.tiling,
+      "Pictures that can be laid side by side without a seam; --tiling=x left and right only, --tiling=y top and "
+      "bottom");
   add_call_options(c, s, tasks);
 }
 
@@ -350,96 +374,6 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
   if (settings.seed) *settings.seed -= settings.place;
 }
 
-std::string shipped_model() { return io::default_model(); }
-
-namespace {
-
-bool is_planned(const GenerationSettings& s) { return !s.profile.empty() || !s.max_vram.empty() || !s.max_ram.empty(); }
-
-void carry_out_plan(const char* command, const GenerationSettings& s, diffusion::DiffusionPipeline& pipeline) {
-  diffusion::PlanRequest request;
-  if (!s.profile.empty()) request.profile = s.profile;
-  if (!s.max_vram.empty()) request.max_vram = diffusion::bytes_of("--max-vram", s.max_vram);
-  if (!s.max_ram.empty()) request.max_ram = diffusion::bytes_of("--max-ram", s.max_ram);
-  std::optional<Device> gpu;
-  if (Device device(s.device); device.is_cuda()) gpu = device;
-  // Pictures to begin with are as large as those that come out.
-  const int64_t batch = std::min(s.batch, s.count);
-  diffusion::AnyOptions call = batch_options(command, s, pipeline, batch);
-  const diffusion::AnyOptions shape = diffusion::options_for_shape(pipeline, {s.height, s.width, {}, batch});
-  for (auto& field : call.fields())
-    if (field.role != diffusion::OptionRole::Plain)
-      *std::get<Tensor*>(field.place) = *std::get<Tensor*>(shape.find(field.name)->place);
-  const diffusion::MemoryPlan plan = diffusion::plan_memory(pipeline, call, request, gpu);
-  if (!s.quiet && !s.json) std::cerr << plan.str();
-  diffusion::apply_memory_plan(pipeline, plan);
-}
-
-}  // namespace
-
-std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
-                                                         std::initializer_list<diffusion::Task> tasks) {
-  SF_CHECK(!s.model.empty(), command,
-           ": needs a model: --model with a folder in diffusers' layout, or a name on the hub");
-  std::error_code error;
-  s.model = located_model("--model", s.model);
-  if (!s.vae.empty()) s.vae = located_model("--vae", s.vae, io::ModelUse::Vae);
-  find_loras(s.loras, lora_tags(s));
-  diffusion::LoadedPipeline loaded;
-  DType dtype = dtype_of("--dtype", s.dtype);
-  Device device(s.device);
-  if (fs::is_regular_file(s.model, error)) {
-    SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
-    loaded = diffusion::load_single_file_pipeline(s.model, {.dtype = dtype});
-  } else {
-    bool path =
-        s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;
-    SF_CHECK(!path || io::is_shipped_model(s.model) || fs::is_directory(s.model, error), "--model: there is no '",
-             s.model, "'", did_you_mean_path(s.model));
-    diffusion::LoadPipelineOptions options;
-    options.dtype = dtype;
-    try {
-      loaded = diffusion::load_pipeline(loaded_from(s.model), options);
-    } catch (const io::HubError& e) {
-      throw io::HubError(e.reason, e.what() + nearest_models(s.model));
-    }
-  }
-  std::shared_ptr<diffusion::DiffusionPipeline> pipeline = loaded.pipeline;
-  if (!s.vae.empty()) diffusion::replace_vae(*pipeline, vae_loaded_from(s.vae), {.dtype = dtype});
-  const auto& family = diffusion::pipeline_entry(pipeline->name()).family_name;
-  auto can = [&](diffusion::Task task) { return diffusion::find_pipeline(family, task) != nullptr; };
-  auto task = std::find_if(tasks.begin(), tasks.end(), can);
-  const auto& entry =
-      diffusion::pipeline_for(std::string(command), pipeline->name(), task == tasks.end() ? *tasks.begin() : *task);
-  if (entry.name != pipeline->name()) {
-    std::shared_ptr<diffusion::DiffusionPipeline> made = entry.make();
-    diffusion::share_components(*pipeline, *made);
-    pipeline = made;
-  }
-  if (device != Device() && !is_planned(s)) pipeline->to({.device = device});
-  if (!s.loras.used.empty()) diffusion::use_loras(*pipeline, sources_of(s.loras.used));
-  if (!s.guidance) {
-    const auto options = pipeline->make_options();
-    const bool clips = makes_clips(entry.its_task);
-    const double usual = clips && options.find("guidance_scale") ? options.at<double>("guidance_scale") : kGuidance;
-    s.guidance = pipeline->advised_guidance_scale.value_or(usual);
-  }
-  auto scheduler = pipeline->the_scheduler();
-  SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
-  if (!s.sampler.empty() || !s.scheduler_options.empty())
-    pipeline->set_scheduler(make_sampler(s.sampler, *scheduler, s.scheduler_options));
-  if (is_planned(s)) carry_out_plan(command, s, *pipeline);
-  return pipeline;
-}
-
-std::shared_ptr<diffusion::StableDiffusionPipeline> load_stable_diffusion(const char* command, GenerationSettings& s) {
-  auto pipeline = load_model(command, s, {diffusion::Task::TextToImage});
-  auto typed = std::dynamic_pointer_cast<diffusion::StableDiffusionPipeline>(pipeline);
-  SF_CHECK_AS(NotSupported, typed, command, ": '", s.model, "' is a ", pipeline->name(),
-              ", which this command does not take");
-  return typed;
-}
-
 Tensor input_picture(const char* option, const std::string& path, io::ImageMode mode) {
   SF_CHECK(!path.empty(), option, ": needs a picture");
   SF_CHECK(fs::is_regular_file(path), option, ": there is no file '", path, "'");
@@ -469,9 +403,6 @@ diffusion::AnyOptions batch_options(const char* command, const GenerationSetting
   return o;
 }
 
-namespace {
-
-// Everything that a picture or clip is written to can be, before the first is made.
 void check_outputs(const GenerationSettings& s) {
   const std::vector<std::string> filled_in{"seed", "number", "prompt"};
   check_template("--output", s.output, filled_in);
@@ -481,8 +412,24 @@ void check_outputs(const GenerationSettings& s) {
   if (!s.preview.empty() && s.preview != "terminal") check_output("--preview", s.preview, ".png .jpg .jpeg .webp");
   if (s.save_steps.empty()) return;
   check_output("--save-steps", output_path(s, s.save_steps, 0, 0), ".gif .webp");
+  SF_CHECK(!s.hires, "--save-steps: the passes of --hires have two sizes, and an animation one; leave either out");
   check_animation("--save-steps", s.save_steps);
 }
+
+ordered_json write_picture(const std::string& path, const Tensor& picture, const GenerationSettings& s,
+                           const char* kind, const char* scheduler, const std::string& more) {
+  const int64_t width = s.width.value_or(picture.size(2)), height = s.height.value_or(picture.size(1));
+  ordered_json settings = settings_json(s, kind, *s.seed, s.batch_of, s.place, width, height);
+  io::ImageWriteOptions writing;
+  writing.quality = 95;
+  if (path.ends_with(".png"))
+    writing.text = {{"parameters", a1111_text(s, scheduler, *s.seed, width, height) + more},
+                    {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
+  io::write_image(path, picture, writing);
+  return settings;
+}
+
+namespace {
 
 // Of the frames of clips, or pictures, one for each, uint8 [3, H, W].
 Tensors stills(const std::vector<Tensors>& clips) {
@@ -493,67 +440,103 @@ Tensors stills(const std::vector<Tensors>& clips) {
 
 }  // namespace
 
+namespace {
+
+// One batch's call with its pictures and what it draws from; the seeds follow.
+diffusion::AnyOptions call_of(const char* kind, const GenerationSettings& s,
+                              const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given,
+                              int64_t batch, int64_t seed) {
+  const diffusion::AnyOptions o = batch_options(kind, s, pipeline, batch);
+  for (auto& [name, picture] : given) o.at<Tensor>(name.c_str()) = picture;
+  if (given.count("image") && o.find("strength")) o.at<double>("strength") = s.strength;
+  auto& generators = o.at<diffusion::Generators>("generator");
+  for (int64_t i = 0; i < batch; ++i)
+    generators.push_back(make_generator()), generators.back()->manual_seed(uint64_t(seed + i));
+  return o;
+}
+
+}  // namespace
+
+void try_to_start(const char* kind, const GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
+                  const std::map<std::string, Tensor>& given) {
+  const diffusion::AnyOptions o = call_of(kind, s, pipeline, given, 1, s.seed.value_or(0));
+  if (s.hires) diffusion::Hires(pipeline, hires_options(s)).first(o);
+  else pipeline.start(o);
+}
+
 void generate(const char* kind, GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
-              const std::map<std::string, Tensor>& given, const std::function<void(const Tensor& picture)>& made) {
+              const std::map<std::string, Tensor>& given, const std::function<void(const Tensor& picture)>& made,
+              Series* series) {
   s.clips = makes_clips(diffusion::pipeline_entry(pipeline.name()).its_task);
   check_outputs(s);
   const int64_t first = s.seed ? *s.seed : int64_t(std::random_device{}());
   SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
   hash_loras(s.loras.used);
-  SamplingWatch watch(s.quiet || s.json, s.count, s.clips ? "clip" : "picture");
+  std::optional<SamplingWatch> own;
+  if (!series) own.emplace(s.quiet || s.json, s.count, s.clips ? "clip" : "picture");
+  SamplingWatch& watch = series ? series->watch : *own;
+  std::optional<diffusion::Hires> hires;
+  if (s.hires) hires.emplace(pipeline, hires_options(s));
   for (int64_t done = 0; done < s.count;) {
     int64_t batch = std::min(s.batch, s.count - done);
-    const diffusion::AnyOptions o = batch_options(kind, s, pipeline, batch);
-    for (auto& [name, picture] : given) o.at<Tensor>(name.c_str()) = picture;
-    if (given.count("image") && o.find("strength")) o.at<double>("strength") = s.strength;
-    auto& generators = o.at<diffusion::Generators>("generator");
-    for (int64_t i = 0; i < batch; ++i)
-      generators.push_back(make_generator()), generators.back()->manual_seed(uint64_t(first + done + i));
+    const diffusion::AnyOptions o = call_of(kind, s, pipeline, given, batch, first + done);
     o.at<std::stop_token>("stop") = watch.stop();
-    o.at<diffusion::StepProgress>("progress") = watch.progress(done, batch);
+    o.at<diffusion::StepProgress>("progress") = watch.progress(s.first_number + done, batch);
     // the pictures after each step, for each of the batch
     std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));
-    auto run = pipeline.start(o);
+    std::unique_ptr<diffusion::Run> run = hires ? hires->first(o) : pipeline.start(o);
     if (done == 0) tell_notes(s, {s.prompt}, pipeline, given);  // once nothing is refused any more
-    while (!run->done()) {
-      run->step();
-      if (s.preview.empty() && forming.empty()) continue;
-      Tensors now = stills(run->preview_frames(forming.empty() ? 1 : 0));
-      if (!s.preview.empty()) show_preview(s.preview, now[0]);
-      for (size_t i = 0; i < forming.size(); ++i) forming[i].push_back(now[i]);
+    auto take_steps = [&] {
+      while (!run->done()) {
+        run->step();
+        if (s.preview.empty() && forming.empty()) continue;
+        Tensors now = stills(run->preview_frames(forming.empty() ? 1 : 0));
+        if (!s.preview.empty()) show_preview(s.preview, now[0]);
+        for (size_t i = 0; i < forming.size(); ++i) forming[i].push_back(now[i]);
+      }
+    };
+    take_steps();
+    GenerationSettings one = s;  // of each picture
+    if (hires) {
+      const int64_t pixels = pipeline.vae_scale_factor();
+      one.height = run->latents.size(2) * pixels, one.width = run->latents.size(3) * pixels;
+      run = hires->second(o, *run);
+      take_steps();
     }
     const diffusion::PipelineFrames output =
         run->finish_frames(s.clips ? watch.decoding(done, batch) : diffusion::DecodeProgress());
     const Tensors pictures = stills(output.clips);
     for (size_t i = 0; i < pictures.size(); ++i) {
       if (s.batch_of > 1 && int64_t(i) != s.place) continue;
-      int64_t seed = first + done + int64_t(i), height = pictures[i].size(1), width = pictures[i].size(2);
-      std::string path = output_path(s, s.output, seed, done + int64_t(i));
-      const std::string asked = path;
-      ordered_json settings = settings_json(s, kind, seed, batch, int64_t(i), width, height);
-      io::ImageWriteOptions writing;
-      writing.quality = 95;
-      if (path.ends_with(".png"))
-        writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)},
-                        {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
-      path = write_new(
-          path, s.force,
+      if (made) made(pictures[i]);
+      if (series && !series->is_written) continue;
+      const int64_t seed = first + done + int64_t(i), height = pictures[i].size(1), width = pictures[i].size(2),
+                    number = s.first_number + done + int64_t(i);
+      const std::string asked = output_path(s, s.output, seed, number);
+      one.seed = seed, one.batch_of = batch, one.place = int64_t(i);
+      if (!hires) one.height = height, one.width = width;
+      ordered_json settings;
+      const std::string path = write_new(
+          asked, s.force,
           [&](const std::string& file) {
-            if (s.clips) write_clip(file, output.clips[i], s.fps, untagged(s.prompt), settings.dump());
-            else io::write_image(file, pictures[i], writing);
+            if (s.clips) {
+              settings = settings_json(one, kind, seed, batch, int64_t(i), width, height);
+              write_clip(file, output.clips[i], s.fps, untagged(s.prompt), settings.dump());
+            } else {
+              settings = write_picture(file, pictures[i], one, kind, pipeline.the_scheduler()->name());
+            }
           },
-          s.clips && is_frame_folder(path));
+          s.clips && is_frame_folder(asked));
       watch.bar.clear();
       if (path != asked && !s.quiet && !s.json)
         std::cerr << "scaffolding: '" << asked << "' is there already and stays; --force replaces it\n";
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
       std::vector<std::string> written{path};
       if (!forming.empty()) {
-        written.push_back(write_new(output_path(s, s.save_steps, seed, done + int64_t(i)), s.force,
+        written.push_back(write_new(output_path(s, s.save_steps, seed, number), s.force,
                                     [&](const std::string& file) { save_forming(file, forming[i], pictures[i]); }));
         row["steps"] = written.back();
       }
-      if (made) made(pictures[i]);
       if (s.json) std::cout << row.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
       else
         for (auto& file : written) std::cout << file << std::endl;
@@ -565,6 +548,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
                 << (part.size() > 80 ? part.substr(0, 80) + "..." : part) << "\n";
     done += batch;
   }
+  if (series) return;
   watch.bar.finish();
   if (pipeline.placement && !s.quiet && !s.json) std::cerr << pipeline.placement->peaks();
 }

@@ -5,10 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/loras.h"
+#include "apps/cli/terminal.h"
 #include "scaffolding/diffusion/pipelines/pipelines.h"
 #include "scaffolding/io/pictures/image.h"
 
 namespace sf::cli {
+
+inline constexpr double kGuidance = 5;  // of models that advise none
 
 struct GenerationSettings {
   std::string prompt, negative_prompt, model, vae, sampler;
@@ -30,8 +33,24 @@ struct GenerationSettings {
   // img2img, inpaint and img2vid
   std::string image, mask;
   double strength = 0.75;
+  std::optional<double> hires;  // how much larger a second pass makes it (hires.h)
+  double hires_strength = 0.7;
+  std::optional<int64_t> hires_steps;
+  std::string hires_upscaler = "latent", tiling;  // tiling: "x", "y", "xy"
   // of the pipeline's call besides, by the names of its fields, as they were written
   std::map<std::string, std::string> options;
+  // of several drawings in one run (drawing.h)
+  std::string prompts;
+  std::vector<std::string> grid;
+  bool grid_only = false;
+  int64_t first_number = 0;  // of the first picture
+  bool numbered = false;     // names of files have the number, whatever else is in them
+};
+
+// Several calls of generate() in a row: the watch that all share, and what came before.
+struct Series {
+  SamplingWatch& watch;
+  bool is_written = true;  // the pictures are, besides being handed out
 };
 
 // The options of txt2img, img2img, inpaint, txt2vid and img2vid, on `command`, with what calls of the tasks' pipelines
@@ -53,26 +72,27 @@ void read_like(const CLI::App& command, GenerationSettings& settings);
 // the names of the options that take them; made: gets each picture that was written, uint8 [3, H, W].
 void generate(const char* kind, GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline,
               const std::map<std::string, Tensor>& given = {},
-              const std::function<void(const Tensor& picture)>& made = {});
+              const std::function<void(const Tensor& picture)>& made = {}, Series* series = nullptr);
+
+// What generate() does before the first step of its first picture, for what is wrong with the settings.
+void try_to_start(const char* kind, const GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline,
+                  const std::map<std::string, Tensor>& given);
+
+// Everything that a picture or clip is written to can be: ValueError before the first is made.
+void check_outputs(const GenerationSettings& settings);
+// The file of a picture: a template, filled in.
+std::string output_path(const GenerationSettings& settings, std::string path, int64_t seed, int64_t number);
+// The LoRAs that prompts name.
+std::vector<diffusion::LoraTag> lora_tags(const GenerationSettings& settings);
+// A picture of these settings into a file, with what it was made by in a PNG. more: behind the web UI's text.
+nlohmann::ordered_json write_picture(const std::string& path, const Tensor& picture, const GenerationSettings& settings,
+                                     const char* kind, const char* scheduler, const std::string& more = {});
 
 // Options of a call of the pipeline, one batch of these settings, without what draws and calls back.
 diffusion::AnyOptions batch_options(const char* command, const GenerationSettings& settings,
                                     const diffusion::DiffusionPipeline& pipeline, int64_t batch);
 
-// The pipeline of one of the tasks for the model that was asked for (a folder, a checkpoint file, or a repository of
-// the hub), with the scheduler and the LoRAs that were asked for, by options or in the prompt. ValueError naming
-// `command` and what is wrong with them.
-std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& settings,
-                                                         std::initializer_list<diffusion::Task> tasks);
-// The same for a command that needs this class.
-std::shared_ptr<diffusion::StableDiffusionPipeline> load_stable_diffusion(const char* command,
-                                                                          GenerationSettings& settings);
-
 // A picture named on the command line, uint8 [C, H, W]. ValueError naming the option for what is none.
 Tensor input_picture(const char* option, const std::string& path, io::ImageMode mode);
-
-// What --model is where it was not given: SF_MODEL, else the name of the model that ships. ValueError saying where it
-// was looked for.
-std::string shipped_model();
 
 }  // namespace sf::cli

@@ -3,6 +3,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/generation.h"
+#include "apps/cli/load_model.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 

@@ -7,6 +7,7 @@
 #include "apps/cli/animations.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/generation.h"
+#include "apps/cli/load_model.h"
 #include "apps/cli/new_file.h"
 #include "apps/cli/output_file.h"
 #include "apps/cli/prompt_notes.h"

@@ -33,6 +33,16 @@ void reset(Tensor& weight, Tensor& bias) {
   init::uniform_(bias, -bound, bound);
 }
 
+// Of a 2-D convolution's padding_mode, the one side that it goes around.
+bool is_circular_along_one(const std::string& mode) { return mode == "circular_x" || mode == "circular_y"; }
+
+void check_padding_mode(const char* name, const std::string& mode, int64_t dims) {
+  const bool known = mode == "zeros" || mode == "reflect" || mode == "replicate" || mode == "circular";
+  SF_CHECK(known || (dims == 2 && is_circular_along_one(mode)), name,
+           ": padding_mode must be one of zeros, reflect, replicate, circular",
+           dims == 2 ? ", circular_x, circular_y" : "", ", but got padding_mode='", mode, "'");
+}
+
 bool all_are(const Shape& s, int64_t value) {
   return std::all_of(s.begin(), s.end(), [&](int64_t v) { return v == value; });
 }
@@ -52,10 +62,7 @@ ConvNd::ConvNd(const char* name, int64_t dims, int64_t in, int64_t out, const In
   }
   SF_CHECK(!padding.same || all_are(stride, 1), name,
            ": padding='same' is not supported for strided convolutions, got stride ", stride);
-  SF_CHECK(
-      padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" || padding_mode == "circular",
-      name, ": padding_mode must be one of zeros, reflect, replicate, circular, but got padding_mode='", padding_mode,
-      "'");
+  check_padding_mode(name, padding_mode, dims);
   weight = make_weight(out, in / groups, kernel_size, o.tensor);
   if (o.bias) bias = parameter(empty({out}, o.tensor.dtype, o.tensor.device));
   reset_parameters();
@@ -73,10 +80,23 @@ Shape ConvNd::pads() const {
   return out;
 }
 
-Tensor ConvNd::forward(const Tensor& input) const {
+Tensor padded_by_mode(const Tensor& input, const Shape& pads, const std::string& mode) {
+  if (mode == "zeros") return pad(input, pads);
+  if (!is_circular_along_one(mode)) return pad(input, pads, mode);
+  Shape around = pads, zeros = pads;
+  for (int64_t i = 0; i < pads.size(); ++i) ((i < 2) == (mode == "circular_x") ? zeros : around)[i] = 0;
+  return pad(pad(input, around, "circular"), zeros);
+}
+
+bool ConvNd::pads_with_zeros() const { return padding_mode == "zeros" || all_are(pads(), 0); }
+
+Tensor ConvNd::forward(const Tensor& input) const { return convolve(input, weight, bias); }
+
+Tensor ConvNd::convolve(const Tensor& input, const Tensor& w, const Tensor& b) const {
   auto* conv = kernel_size.size() == 1 ? conv1d : kernel_size.size() == 2 ? conv2d : conv3d;
-  if (padding_mode == "zeros") return conv(input, weight, bias, stride, padding, dilation, groups);
-  return conv(pad(input, pads(), padding_mode), weight, bias, stride, 0, dilation, groups);
+  if (padding_mode != "zeros") check_padding_mode(type(), padding_mode, kernel_size.size());
+  if (pads_with_zeros()) return conv(input, w, b, stride, padding, dilation, groups);
+  return conv(padded_by_mode(input, pads(), padding_mode), w, b, stride, 0, dilation, groups);
 }
 
 std::string ConvNd::extra_repr() const {

@@ -11,7 +11,8 @@ struct ConvOptions {
   Ints dilation = 1;
   int64_t groups = 1;
   bool bias = true;
-  std::string padding_mode = "zeros";  // zeros, reflect, replicate or circular
+  // zeros, reflect, replicate or circular; of 2-D ones also circular_x and circular_y, with zeros along the other side
+  std::string padding_mode = "zeros";
   TensorOptions tensor = {};
 };
 
@@ -29,12 +30,18 @@ struct ConvNd : Module {
   ConvNd(const char* name, int64_t dims, int64_t in_channels, int64_t out_channels, const Ints& kernel_size,
          const ConvOptions& options);
   Tensor forward(const Tensor& input) const;  // [N, in_channels, ...] or [in_channels, ...]
+  // The same with another weight and bias: of what stands beside the layer.
+  Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias = {}) const;
+  // Or there is nothing to pad. padding_mode may be set at any time: kernels that add zeros themselves ask first.
+  bool pads_with_zeros() const;
   void reset_parameters();
   std::string extra_repr() const override;
 
  private:
   Shape pads() const;  // what padding_mode adds, from the last dimension forwards
 };
+// input with `pads`, from the last dimension forwards, of the kind that padding_mode names. ValueError for another.
+Tensor padded_by_mode(const Tensor& input, const Shape& pads, const std::string& padding_mode);
 struct Conv1d : ConvNd {
   SF_MODULE(Conv1d, weight, bias)
   Conv1d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvOptions& o = {})

@@ -42,6 +42,23 @@ def test_a_clip_is_what_the_pipeline_makes(program, tora, tmp_path, name):
         assert frames.tolist() == sf.stack(want, 0).tolist()
 
 
+def test_clips_of_a_file_of_prompts(program, tora, tmp_path):
+    lines = [{"prompt": "a dog", "fps": 4}, {"prompt": "a cat", "seed": 3, "trajectory": "2,3 30,12"}]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    options = ("-m", tora, "--steps", 2, "-q", "--num-frames", 9, "--seed", 8)
+    done = program(
+        "txt2vid", "--prompts", tmp_path / "p.jsonl", *options, "-o", tmp_path / "{number}-{seed}" / "%04d.png"
+    )
+    assert done.returncode == 0, done.stderr
+    assert sf.io.read_video(str(tmp_path / "0-8/%04d.png")).shape[0] == 9
+    steered = clip(program, tora, tmp_path / "alone" / "%04d.png", "--trajectory", "2,3 30,12")
+    assert sf.io.read_video(str(tmp_path / "1-3/%04d.png")).tolist() == steered.tolist()
+    (tmp_path / "p.jsonl").write_text('{"prompt": "a dog"}\n{"prompt": "a cat", "trajectory": "2"}')
+    done = program("txt2vid", "--prompts", tmp_path / "p.jsonl", *options, "-o", tmp_path / "b{number}.webp")
+    refused(done, "p.jsonl:2: ")
+    assert not list(tmp_path.glob("b*"))
+
+
 def test_things_follow_a_trajectory(program, tora, tmp_path):
     plain = clip(program, tora, tmp_path / "plain" / "%04d.png")
     steered = clip(program, tora, tmp_path / "steered" / "%04d.png", "--trajectory", "2,3 30,12")

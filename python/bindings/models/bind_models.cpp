@@ -15,6 +15,7 @@
 #include "scaffolding/models/names/name_rules.h"
 #include "scaffolding/models/parts/embeddings.h"
 #include "scaffolding/models/parts/packed_projections.h"
+#include "scaffolding/models/parts/seamless.h"
 #include "scaffolding/models/parts/video_positions.h"
 #include "scaffolding/models/single_file/single_model.h"
 
@@ -117,6 +118,9 @@ void bind_models(nb::module_& core) {
         [](nb::handle self, bool on) { model_of(self).enable_gradient_checkpointing(on); });
   m.def("is_gradient_checkpointing", [](nb::handle self) { return model_of(self).is_gradient_checkpointing(); });
   m.def("pack_projections", [](nb::handle self) { models::pack_projections(model_of(self)); });
+  m.def("set_seamless", [](nb::handle self, const std::string& axes) {
+    models::set_seamless(module_of(self, "model"), models::seamless_axes(axes));
+  });
   m.def("timestep_embedding", [](const Tensor& timesteps, int64_t embedding_dim, bool flip_sin_to_cos,
                                  double downscale_freq_shift, double scale, int64_t max_period) {
     return models::timestep_embedding(timesteps, embedding_dim,

@@ -10,6 +10,7 @@
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/adapter.h"
+#include "scaffolding/nn/conv.h"
 #include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/nn/streaming/streamer.h"
 
@@ -127,6 +128,7 @@ DenoiserGraphs::State DenoiserGraphs::state_of(Denoiser& denoiser) {
       if (!m) return;
       nn::Descent down(*m);
       words.push_back(m->training);
+      if (auto* conv = dynamic_cast<nn::ConvNd*>(m)) words.push_back(std::hash<std::string>()(conv->padding_mode));
       if (auto adapter = m->adapter())
         adapter->each_tensor([this](const Tensor& t) {
           add(words, t, false);

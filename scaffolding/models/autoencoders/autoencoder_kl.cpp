@@ -138,9 +138,11 @@ Tensor AutoencoderKL::tiled_encode(const Tensor& x) const {
   int64_t extent = int64_t(double(tile_latent_min_size) * tile_overlap_factor);
   Tiling t{tile_sample_min_size, int64_t(double(tile_sample_min_size) * (1 - tile_overlap_factor)), extent,
            tile_latent_min_size - extent};
-  return in_tiles(kWho, x, t, t, [this](const Tensor& tile) {
-    Tensor h = encoder(tile);
-    return quant_conv ? (*quant_conv)(h) : h;
+  return joined_at_borders(x, t.size, t.size - t.step, seamless_axes(encoder.conv_in), [&](const Tensor& wide) {
+    return in_tiles(kWho, wide, t, t, [this](const Tensor& tile) {
+      Tensor h = encoder(tile);
+      return quant_conv ? (*quant_conv)(h) : h;
+    });
   });
 }
 
@@ -149,8 +151,10 @@ Tensor AutoencoderKL::tiled_decode(const Tensor& z) const {
   int64_t extent = int64_t(double(tile_sample_min_size) * tile_overlap_factor);
   Tiling t{tile_latent_min_size, int64_t(double(tile_latent_min_size) * (1 - tile_overlap_factor)), extent,
            tile_sample_min_size - extent};
-  return in_tiles(kWho, z, t, t,
-                  [this](const Tensor& tile) { return decoder(post_quant_conv ? (*post_quant_conv)(tile) : tile); });
+  return joined_at_borders(z, t.size, t.size - t.step, seamless_axes(decoder.conv_in), [&](const Tensor& wide) {
+    return in_tiles(kWho, wide, t, t,
+                    [this](const Tensor& tile) { return decoder(post_quant_conv ? (*post_quant_conv)(tile) : tile); });
+  });
 }
 
 Tensor AutoencoderKL::forward(const Tensor& sample, bool sample_posterior, const Generator& generator) const {

@@ -5,6 +5,7 @@
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/checkpoint.h"
+#include "scaffolding/models/autoencoders/tiles.h"
 #include "scaffolding/models/parts/activations.h"
 #include "scaffolding/nn/norm.h"
 #include "scaffolding/nn/shape.h"
@@ -118,17 +119,15 @@ AutoencoderTinyConfig checked(AutoencoderTinyConfig c) {
   return c;
 }
 
-template <class F> Tensor in_slices(const Tensor& x, bool slicing, const F& f) {
-  if (!slicing || x.size(0) < 2) return f(x);
-  Tensors parts;
-  for (int64_t i = 0; i < x.size(0); ++i) parts.push_back(f(x.narrow(0, i, 1)));
-  return cat(parts);
-}
-
 void check_picture(const char* method, const Tensor& x, int64_t channels) {
   std::string who = std::string(kWho) + "." + method;
   check_defined(who.c_str(), "x", x);
   SF_CHECK(x.ndim() == 4 && x.size(1) == channels, who, ": x must be [B, ", channels, ", H, W], got ", x.shape());
+}
+
+SeamlessAxes axes_of(const nn::Sequential& layers) {
+  auto* first = layers.size() ? dynamic_cast<const nn::Conv2d*>(&layers[0]) : nullptr;
+  return first ? seamless_axes(*first) : SeamlessAxes();
 }
 
 // f of overlapping tiles of x, written one after another into `out`: where a tile overlaps those before it, its share
@@ -179,13 +178,21 @@ Tensor AutoencoderTiny::tiled_encode(const Tensor& x) const {
   SF_CHECK(x.size(2) % scale == 0 && x.size(3) % scale == 0 && tile_sample_min_size % scale == 0, kWho,
            ": tiling needs sizes that ", scale, " divides, got x ", x.shape(),
            " and tile_sample_min_size=", tile_sample_min_size);
-  Tensor out = zeros({x.size(0), options.latent_channels, x.size(2) / scale, x.size(3) / scale}, x.dtype(), x.device());
-  return in_tiles(x, out, tile_sample_min_size, tile_overlap_factor, 1, scale, encoder);
+  const int64_t overlap = (int64_t(double(tile_sample_min_size) * tile_overlap_factor) + scale - 1) / scale * scale;
+  return joined_at_borders(x, tile_sample_min_size, overlap, axes_of(encoder.layers), [&](const Tensor& wide) {
+    Tensor out = zeros({wide.size(0), options.latent_channels, wide.size(2) / scale, wide.size(3) / scale},
+                       wide.dtype(), wide.device());
+    return in_tiles(wide, out, tile_sample_min_size, tile_overlap_factor, 1, scale, encoder);
+  });
 }
 Tensor AutoencoderTiny::tiled_decode(const Tensor& x) const {
   const int64_t scale = spatial_scale_factor;
-  Tensor out = zeros({x.size(0), options.out_channels, x.size(2) * scale, x.size(3) * scale}, x.dtype(), x.device());
-  return in_tiles(x, out, tile_latent_min_size, tile_overlap_factor, scale, 1, decoder);
+  const int64_t overlap = int64_t(double(tile_latent_min_size) * tile_overlap_factor);
+  return joined_at_borders(x, tile_latent_min_size, overlap, axes_of(decoder.layers), [&](const Tensor& wide) {
+    Tensor out = zeros({wide.size(0), options.out_channels, wide.size(2) * scale, wide.size(3) * scale}, wide.dtype(),
+                       wide.device());
+    return in_tiles(wide, out, tile_latent_min_size, tile_overlap_factor, scale, 1, decoder);
+  });
 }
 
 Tensor AutoencoderTiny::scale_latents(const Tensor& x) const {

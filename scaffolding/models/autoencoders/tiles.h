@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/models/parts/seamless.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -56,6 +57,22 @@ Tensor in_tiles(const char* who, const Tensor& x, const Tiling& down, const Tili
   Tensors rows;
   in_rows_of_tiles(who, x, down, across, f, [&](const Tensor& row, double) { rows.push_back(row); });
   return cat(rows, x.ndim() - 2);
+}
+
+// tiles(x) of a picture [B, C, H, W] whose sides meet along `axes`, of tiles of that size that overlap so far: where it
+// has several, x goes on beyond its right and lower border by an overlap, and what comes of that is blended into the
+// other side, as tiles are into each other.
+template <class Tiles>
+Tensor joined_at_borders(const Tensor& x, int64_t size, int64_t overlap, SeamlessAxes axes, const Tiles& tiles) {
+  const int64_t right = axes.x && x.size(3) > size ? overlap : 0, below = axes.y && x.size(2) > size ? overlap : 0;
+  if (right + below == 0) return tiles(x);
+  const Tensor wide = pad(x, {0, right, 0, below}, "circular");
+  Tensor out = tiles(wide);
+  for (auto [dim, beyond] : {std::pair{int64_t(3), right}, {int64_t(2), below}}) {
+    const int64_t extent = beyond * out.size(dim) / wide.size(dim);
+    out = blend(out, out.narrow(dim, 0, out.size(dim) - extent), dim, extent);
+  }
+  return out.contiguous();
 }
 
 // f of one sample of the batch at a time, where that is on.

@@ -59,14 +59,14 @@ int64_t rank_of(const std::vector<LoraTerm>& terms) {
 }
 
 bool LoraPath::goes_beside(const nn::Module& layer) {
-  if (auto* conv = dynamic_cast<const nn::Conv2d*>(&layer)) return conv->groups == 1 && conv->padding_mode == "zeros";
+  if (auto* conv = dynamic_cast<const nn::Conv2d*>(&layer)) return conv->groups == 1;
   return dynamic_cast<const nn::Linear*>(&layer) || dynamic_cast<const nn::LinearNF4*>(&layer) ||
          dynamic_cast<const nn::LinearFP8*>(&layer);
 }
 
 LoraTerm LoraPath::ready(const nn::Module& layer, const LoraTerm& t, DType dtype, Device device) {
   const auto* conv = dynamic_cast<const nn::Conv2d*>(&layer);
-  SF_CHECK(!conv || goes_beside(layer), "LoraPath: a convolution must have one group and zeros around its input");
+  SF_CHECK(!conv || goes_beside(layer), "LoraPath: a convolution must have one group");
   autograd::NoGrad off;
   const Shape weight = weight_shape(layer);
   const int64_t rows = weight[0];
@@ -149,8 +149,9 @@ Tensor LoraPath::apply(const Tensor& x, const std::function<Tensor()>& bare) con
   if (fp8 && !fp8->dynamic && !records && !autograd::any_requires_grad({fp8->bias}))
     return linear_lora(x, fp8->dense_weight(x.dtype()), fp8->bias, down, up, scale);
   auto* conv = as<nn::Conv2d>(layer_);
-  if (conv && !records && x.ndim() == 4 && !conv->padding.same && x.dtype() == conv->weight.dtype() &&
-      x.size(1) == conv->in_channels && !autograd::any_requires_grad({conv->weight, conv->bias})) {
+  if (conv && !records && x.ndim() == 4 && !conv->padding.same && conv->pads_with_zeros() &&
+      x.dtype() == conv->weight.dtype() && x.size(1) == conv->in_channels &&
+      !autograd::any_requires_grad({conv->weight, conv->bias})) {
     const Shape& pads = conv->padding.amounts;
     return conv_plus_residual(x, conv->weight, conv->bias, side(x),
                               {.stride = {conv->stride[0], conv->stride[1], 1},
@@ -165,8 +166,7 @@ void LoraPath::each_tensor(const std::function<void(const Tensor&)>& see) const 
 }
 
 Tensor LoraPath::within(const Tensor& input) const {
-  const Tensor h =
-      conv_ ? conv2d(input, down, {}, conv_->stride, conv_->padding, conv_->dilation) : linear(input, down);
+  const Tensor h = conv_ ? conv_->convolve(input, down) : linear(input, down);
   return scale == 1 ? h : h * scale;
 }
 Tensor LoraPath::side(const Tensor& input) const {

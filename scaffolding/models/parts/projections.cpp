@@ -15,13 +15,15 @@ namespace sf::models {
 using Kind = Projection::Kind;
 
 bool is_plain(const nn::Module& layer) { return !nn::is_looked_at(layer); }
+bool is_plain(const nn::Conv2d& conv) { return !nn::is_looked_at(conv) && conv.pads_with_zeros(); }
 bool drops(const nn::Dropout& dropout) { return !is_plain(dropout) || (dropout.training && dropout.p.to_double() > 0); }
 
 std::shared_ptr<const LoraPath> lora_of(const nn::Module& layer) {
   return std::dynamic_pointer_cast<const LoraPath>(layer.adapter());
 }
-bool is_plain_beside_lora(const nn::Module& layer) {
-  return is_plain(layer) || (layer.present() == &layer && !nn::is_watched(layer) && lora_of(layer));
+bool is_plain_beside_lora(const nn::Conv2d& conv) {
+  if (!conv.pads_with_zeros()) return false;
+  return is_plain(conv) || (conv.present() == &conv && !nn::is_watched(conv) && lora_of(conv));
 }
 
 Projection projection_of(const nn::Linear& layer) {

@@ -36,13 +36,15 @@ Projection projection_of(const nn::Linear& layer);
 // Whether kernels may read the tensors of a layer without kinds (a convolution, a norm, a whole part)
 // past a call of it.
 bool is_plain(const nn::Module& layer);
+// and, of a convolution, whether zeros are around its input, as those kernels have it.
+bool is_plain(const nn::Conv2d& conv);
 // Whether a call of it changes what goes through it, or is seen.
 bool drops(const nn::Dropout& dropout);
 
 // The side path of a layer that nobody else wants to see called; null where it has none.
 std::shared_ptr<const LoraPath> lora_of(const nn::Module& layer);
 // Whether kernels may read the layer's tensors past a call of it, a side path apart.
-bool is_plain_beside_lora(const nn::Module& layer);
+bool is_plain_beside_lora(const nn::Conv2d& conv);
 
 // What projections read: x[..., K], or the same quantised by rows as it was made, for layers that all take_float8.
 struct ProjectionInput {

@@ -151,7 +151,9 @@ Tensor ResnetBlock2D::second_half(const Tensor& first, Tensor shortcut, const Te
 Downsample2D::Downsample2D(int64_t channels, int64_t out_channels, int64_t pad)
     : conv(channels, out_channels, 3, {.stride = 2, .padding = nn::Ints(pad).values}), padding(pad) {}
 
-Tensor Downsample2D::forward(const Tensor& x) const { return conv(padding == 0 ? pad(x, {0, 1, 0, 1}) : x); }
+Tensor Downsample2D::forward(const Tensor& x) const {
+  return conv(padding == 0 ? nn::padded_by_mode(x, {0, 1, 0, 1}, padding_mode) : x);
+}
 
 Upsample2D::Upsample2D(int64_t channels, int64_t out_channels) : conv(channels, out_channels, 3, {.padding = 1}) {}
 

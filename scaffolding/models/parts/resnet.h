@@ -52,10 +52,12 @@ struct ResnetBlock2D : nn::Module {
 Tensor norm_silu(const nn::GroupNorm& norm, const Tensor& x);
 Tensor norm_silu_conv(const nn::GroupNorm& norm, const nn::Conv2d& conv, const Tensor& x, const Tensor& residual = {});
 
-// Halves the size by a convolution of stride 2. padding 0 pads one row and column at the end only, as autoencoders do.
+// Halves the size by a convolution of stride 2. padding 0 pads one row and column at the end only, as autoencoders do,
+// by padding_mode (a convolution's, whose own then has nothing to pad).
 struct Downsample2D : nn::Module {
   nn::Conv2d conv;
   int64_t padding;
+  std::string padding_mode = "zeros";
   SF_MODULE(Downsample2D, conv)
   Downsample2D(int64_t channels, int64_t out_channels, int64_t padding = 1);
   Tensor forward(const Tensor& hidden_states) const;

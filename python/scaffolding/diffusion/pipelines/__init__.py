@@ -10,6 +10,7 @@ import os
 from importlib import import_module
 
 from .auto_pipeline import AutoPipelineForImage2Image, AutoPipelineForInpainting, AutoPipelineForText2Image
+from .hires_fix import hires
 from .image_processor import VaeImageProcessor
 from .memory import MemoryPlan
 from .outputs import (
@@ -68,6 +69,7 @@ __all__ = [
     "auto_devices",
     "clear_vram",
     "get_profile_config",
+    "hires",
     "img2img",
     "load_from_hf",
     "load_pipeline",

@@ -392,6 +392,23 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         """Decodes pictures as a whole."""
         self.vae.disable_tiling()
 
+    def enable_seamless_tiling(self, axes="xy"):
+        """Pictures that can be laid side by side without a seam: left and right meet ("x"), top and bottom ("y"), or
+        both. The UNet and the VAE see a picture's other side beyond its border instead of zeros, from the next call on;
+        pipelines that share them share that. NotImplementedError for a pipeline whose denoiser is no UNet: transformers
+        are told where in a picture they are.
+        """
+        unet = getattr(self, "unet", None)
+        if not isinstance(unet, Module):
+            raise NotImplementedError(f"{type(self).__name__}: seamless tiling needs a UNet, which this has not")
+        for network in (unet, getattr(self, "vae", None)):
+            if isinstance(network, Module):
+                _core._models.set_seamless(network, axes)
+
+    def disable_seamless_tiling(self):
+        """Zeros beyond the borders again."""
+        self.enable_seamless_tiling("")
+
     def enable_cuda_graphs(self, enable=True):
         """On CUDA, as from the start: the UNet's calls are replays of a CUDA graph, captured once for each shape of its
         inputs and again when weights, adapters or dtypes change; four are kept. The numbers are the same. Off, or with

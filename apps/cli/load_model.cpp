@@ -1,0 +1,85 @@
+#include "apps/cli/load_model.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/cli/files.h"
+#include "apps/cli/memory_profile.h"
+#include "apps/cli/model_names.h"
+#include "apps/cli/samplers.h"
+#include "apps/cli/suggestions.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/replace_vae.h"
+#include "scaffolding/io/hub/hub.h"
+#include "scaffolding/io/hub/shipped_models.h"
+
+namespace sf::cli {
+
+namespace fs = std::filesystem;
+
+std::string shipped_model() { return io::default_model(); }
+
+std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
+                                                         std::initializer_list<diffusion::Task> tasks) {
+  SF_CHECK(!s.model.empty(), command,
+           ": needs a model: --model with a folder in diffusers' layout, or a name on the hub");
+  std::error_code error;
+  s.model = located_model("--model", s.model);
+  if (!s.vae.empty()) s.vae = located_model("--vae", s.vae, io::ModelUse::Vae);
+  find_loras(s.loras, lora_tags(s));
+  diffusion::LoadedPipeline loaded;
+  DType dtype = dtype_of("--dtype", s.dtype);
+  Device device(s.device);
+  if (fs::is_regular_file(s.model, error)) {
+    SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
+    loaded = diffusion::load_single_file_pipeline(s.model, {.dtype = dtype});
+  } else {
+    bool path =
+        s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;
+    SF_CHECK(!path || io::is_shipped_model(s.model) || fs::is_directory(s.model, error), "--model: there is no '",
+             s.model, "'", did_you_mean_path(s.model));
+    diffusion::LoadPipelineOptions options;
+    options.dtype = dtype;
+    try {
+      loaded = diffusion::load_pipeline(loaded_from(s.model), options);
+    } catch (const io::HubError& e) {
+      throw io::HubError(e.reason, e.what() + nearest_models(s.model));
+    }
+  }
+  std::shared_ptr<diffusion::DiffusionPipeline> pipeline = loaded.pipeline;
+  if (!s.vae.empty()) diffusion::replace_vae(*pipeline, vae_loaded_from(s.vae), {.dtype = dtype});
+  const auto& family = diffusion::pipeline_entry(pipeline->name()).family_name;
+  auto can = [&](diffusion::Task task) { return diffusion::find_pipeline(family, task) != nullptr; };
+  auto task = std::find_if(tasks.begin(), tasks.end(), can);
+  const auto& entry =
+      diffusion::pipeline_for(std::string(command), pipeline->name(), task == tasks.end() ? *tasks.begin() : *task);
+  if (entry.name != pipeline->name()) {
+    std::shared_ptr<diffusion::DiffusionPipeline> made = entry.make();
+    diffusion::share_components(*pipeline, *made);
+    pipeline = made;
+  }
+  if (device != Device() && !is_planned(s)) pipeline->to({.device = device});
+  if (!s.loras.used.empty()) diffusion::use_loras(*pipeline, sources_of(s.loras.used));
+  if (!s.guidance) {
+    const auto options = pipeline->make_options();
+    const bool clips = makes_clips(entry.its_task);
+    const double usual = clips && options.find("guidance_scale") ? options.at<double>("guidance_scale") : kGuidance;
+    s.guidance = pipeline->advised_guidance_scale.value_or(usual);
+  }
+  auto scheduler = pipeline->the_scheduler();
+  SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
+  if (!s.sampler.empty() || !s.scheduler_options.empty())
+    pipeline->set_scheduler(make_sampler(s.sampler, *scheduler, s.scheduler_options));
+  if (is_planned(s)) carry_out_plan(command, s, *pipeline);
+  return pipeline;
+}
+
+std::shared_ptr<diffusion::StableDiffusionPipeline> load_stable_diffusion(const char* command, GenerationSettings& s) {
+  auto pipeline = load_model(command, s, {diffusion::Task::TextToImage});
+  auto typed = std::dynamic_pointer_cast<diffusion::StableDiffusionPipeline>(pipeline);
+  SF_CHECK_AS(NotSupported, typed, command, ": '", s.model, "' is a ", pipeline->name(),
+              ", which this command does not take");
+  return typed;
+}
+
+}  // namespace sf::cli

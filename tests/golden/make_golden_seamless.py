@@ -1,0 +1,49 @@
+"""Golden pictures without a seam: what diffusers' pipelines make once every Conv2d of the UNet and the VAE has
+padding_mode = "circular", as people set it there.
+
+    python tests/golden/make_golden_seamless.py    # with torch, diffusers, transformers
+
+Writes seamless.safetensors, the pictures of two of make_golden_pipelines_stable_diffusion.py's cases.
+"""
+
+import diffusers
+import torch
+import transformers
+from make_golden_pipelines_stable_diffusion import SCHEDULERS, cases, configs, key
+from pipeline_cases import FOLDER
+from pipeline_fixture import PipelineFixture
+from safetensors.numpy import save_file
+
+CASES = ("t2i_ddim", "i2i_euler")
+
+
+def main():
+    fixture = PipelineFixture("seamless")
+    fixture.tokenizer("tokenizer", transformers.CLIPTokenizer)
+    classes = {
+        "text": transformers.CLIPTextModel,
+        "unet": diffusers.UNet2DConditionModel,
+        "vae": diffusers.AutoencoderKL,
+    }
+    for name, config in configs(len(fixture.parts["tokenizer"])).items():
+        if name in classes:
+            fixture.network(name, classes[name], config, key if name == "text" else lambda k: k)
+    for name in ("unet", "vae"):
+        for module in fixture.parts[name].modules():
+            if isinstance(module, torch.nn.Conv2d):
+                module.padding_mode = "circular"
+    for name in ("ddim", "euler"):
+        cls, config = SCHEDULERS[name]
+        fixture.scheduler(name, getattr(diffusers, cls), config)
+    unchecked = {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
+    for case in cases():
+        if case["name"] in CASES:
+            fixture.pipeline(case["cls"], None, unchecked)
+            fixture.case(**case)
+    path = FOLDER.parent / "seamless.safetensors"
+    save_file(fixture.pictures, path)
+    path.chmod(0o644)
+
+
+if __name__ == "__main__":
+    main()
