@@ -54,10 +54,11 @@ int name_of(float lightness, float chroma, float hue) {
   if (lightness > 0.86f && chroma < 0.05f) return White;
   if (chroma < 0.035f || (hue >= 200 && hue < 325 && chroma < 0.06f)) return Gray;
   if ((warm && chroma < 0.12f && lightness < 0.66f) || (hue >= 42 && hue < 100 && lightness < 0.6f)) return Brown;
+  if (hue < 15 && chroma < 0.085f && lightness < 0.6f) return Brown;
   if (warm && chroma < 0.09f) return kNoColour;
   if ((hue >= 325 || hue < 15) && (lightness >= 0.7f || (chroma < 0.15f && lightness >= 0.5f))) return Pink;
   if (hue >= 15 && hue < 42 && lightness >= 0.72f && chroma < 0.15f) return Pink;
-  if (hue >= 345 || hue < 34 + 60 * (0.66f - lightness)) return Red;
+  if (hue >= 345 || hue < 37 + 60 * (0.66f - lightness)) return Red;
   if (hue >= 325) return Pink;
   if (hue < 71) return Orange;
   if (hue < 114) return Yellow;

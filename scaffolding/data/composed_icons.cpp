@@ -199,8 +199,8 @@ std::optional<ComposedIcons::Made> ComposedIcons::made_count(int64_t index, cons
 
 ComposedIcons::Made ComposedIcons::made_single(int64_t index, const IconGround& ground, SampleRandom& random) const {
   const Icon& icon = icons_->icon(index);
-  const bool varied = random.uniform() < options_.variation_probability;
   if (can_be_coloured(icon)) {
+    const bool varied = random.uniform() < options_.variation_probability;
     const double how = random.uniform();
     if (how < options_.recolour_probability) {
       const std::string colour = any_colour(ground, random);
@@ -210,12 +210,17 @@ ComposedIcons::Made ComposedIcons::made_single(int64_t index, const IconGround& 
       if (!colour.empty()) return {*single({index}, ground, varied, random), *coloured(colour, icon.caption)};
     }
   }
-  IconPart part{index};
-  if (varied && random.below(2) == 1 && !has_colour(icon.caption))
-    part.hue_turn = between(-options_.hue_jitter, options_.hue_jitter, random);
   std::string subject =
       random.uniform() < options_.detail_dropout ? without_details(icon) : icons_->subject(index, random);
-  return {*single(part, ground, varied, random), std::move(subject)};
+  return {as_drawn(index, ground, random), std::move(subject)};
+}
+
+Tensor ComposedIcons::as_drawn(int64_t index, const IconGround& ground, SampleRandom& random) const {
+  const bool varied = random.uniform() < options_.variation_probability;
+  IconPart part{index};
+  if (varied && random.below(2) == 1 && !has_colour(icons_->icon(index).caption))
+    part.hue_turn = between(-options_.hue_jitter, options_.hue_jitter, random);
+  return *single(part, ground, varied, random);
 }
 
 Sample ComposedIcons::get(int64_t index, SampleRandom& random) const {

@@ -49,8 +49,11 @@ class ComposedIcons final : public Dataset {
   // Icons side by side, from left to right, apart from each other, in random sizes: uint8 [3, size, size]. Absent where
   // a part cannot be put into its colour. 1 to 4 parts.
   std::optional<Tensor> row(const std::vector<IconPart>& parts, const IconGround& ground, SampleRandom& random) const;
-  // One icon as it stands in get(), varied or as in the data: uint8 [3, size, size].
+  // One icon, varied or as in the data: uint8 [3, size, size]. Absent where it cannot be put into its colour.
   std::optional<Tensor> single(const IconPart& part, const IconGround& ground, bool varied, SampleRandom& random) const;
+
+  // One icon as get() shows it for its caption alone, now varied, now not.
+  Tensor as_drawn(int64_t index, const IconGround& ground, SampleRandom& random) const;
 
   std::vector<std::string> texts() const;  // every prompt part once: what a tokenizer is trained on
   const IconDataset& icons() const { return *icons_; }
