@@ -108,7 +108,7 @@ Main main_of(const std::vector<Oklch>& colours, const uint8_t* alpha) {
     if (colourful) {
       part = ramp(c.chroma, 0.02f, kColourful) * ramp(-std::abs(turn(c.hue, hue)), -55, -38);
     } else {
-      part = ramp(-c.chroma, -0.06f, -0.04f) * ramp(-std::abs(c.lightness - kLight[gray]), -0.36f, -0.24f);
+      part = ramp(-c.chroma, -0.06f, -0.04f) * ramp(-std::abs(c.lightness - kLight[gray]), -0.33f, -0.22f);
     }
     const float weight = part * float(alpha[i]) / 255;
     out.area += weight;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/parallel.h"
@@ -352,15 +353,15 @@ std::vector<CompositionCheckRow> composition_check(const CompositionJudge& judge
   }
   std::vector<CompositionCheckRow> rows{{"composed of real icons", judge.figures(prompts, pictures)}};
   if (round_trip) rows.push_back({"through the autoencoder", judge.figures(prompts, again)});
-  // Each prompt with the picture of another of its set.
-  Tensors others = pictures;
+  // Each prompt with the picture of another of its set: Sattolo's shuffle leaves none in its place.
+  std::map<std::string, std::vector<size_t>> of_set;
+  Tensors others(prompts.size());
   data::SampleRandom random(seed);
-  for (size_t begin = 0; begin < prompts.size();) {
-    size_t end = begin;
-    while (end < prompts.size() && prompts[end].set == prompts[begin].set) ++end;
-    for (size_t i = begin + 1; i < end; ++i)  // Sattolo's: none stays in its place
-      std::swap(others[i], others[begin + size_t(random.below(int64_t(i - begin)))]);
-    begin = end;
+  for (size_t i = 0; i < prompts.size(); ++i) of_set[prompts[i].set].push_back(i);
+  for (auto& [set, places] : of_set) {
+    std::vector<size_t> from = places;
+    for (size_t k = 1; k < from.size(); ++k) std::swap(from[k], from[size_t(random.below(int64_t(k)))]);
+    for (size_t k = 0; k < from.size(); ++k) others[places[k]] = pictures[from[k]];
   }
   rows.push_back({"by chance", judge.figures(prompts, others)});
   return rows;
