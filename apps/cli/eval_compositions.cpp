@@ -11,16 +11,18 @@ using nlohmann::ordered_json;
 namespace {
 
 ordered_json json_of(const train::CompositionFigures& f) {
-  const auto share = [](int64_t count, double value) { return count > 0 ? ordered_json(rounded(value)) : ordered_json(); };
-  return {{"colours",
-           {{"pictures", f.colours},
-            {"right", share(f.colours, f.right_colour)},
-            {"thing", share(f.colours, f.thing)},
-            {"right_thing", share(f.colours, f.coloured_thing)}}},
-          {"pairs",
-           {{"pictures", f.pairs}, {"both", share(f.pairs, f.both_found)}, {"one", share(f.pairs, f.one_found)}}},
-          {"counts", {{"pictures", f.counts}, {"all", share(f.counts, f.all_found)}}},
-          {"seeds", {{"prompts", f.seeds}, {"distance", share(f.seeds, f.seed_distance)}}}};
+  const auto share = [](int64_t count, double value) {
+    return count > 0 ? ordered_json(rounded(value)) : ordered_json();
+  };
+  return {
+      {"colours",
+       {{"pictures", f.colours},
+        {"right", share(f.colours, f.right_colour)},
+        {"thing", share(f.colours, f.thing)},
+        {"right_thing", share(f.colours, f.coloured_thing)}}},
+      {"pairs", {{"pictures", f.pairs}, {"both", share(f.pairs, f.both_found)}, {"one", share(f.pairs, f.one_found)}}},
+      {"counts", {{"pictures", f.counts}, {"all", share(f.counts, f.all_found)}}},
+      {"seeds", {{"prompts", f.seeds}, {"distance", share(f.seeds, f.seed_distance)}}}};
 }
 
 }  // namespace
@@ -39,10 +41,10 @@ ordered_json composition_report(const std::shared_ptr<const data::ComposedIcons>
   }
   const auto named = train::named_colours_check(composed->icons());
   report["seeds"]["distance_of_other_icons"] = rounded(train::distance_of_others(judge, kOthers, seed));
-  report["self_check"] = {
-      {"rows", rows},
-      {"named_in_captions",
-       {{"pictures", named.pictures}, {"right", named.pictures > 0 ? ordered_json(rounded(named.right)) : ordered_json()}}}};
+  report["self_check"] = {{"rows", rows},
+                          {"named_in_captions",
+                           {{"pictures", named.pictures},
+                            {"right", named.pictures > 0 ? ordered_json(rounded(named.right)) : ordered_json()}}}};
   ordered_json each = ordered_json::array();
   const auto judged = judge.judge(prompts, pictures);
   for (size_t i = 0; i < judged.size(); ++i) {

@@ -10,7 +10,7 @@ namespace sf::cli {
 struct EvaluationSettings {
   std::string data, config, sheet, output;
   std::vector<std::string> splits{"train", "heldout_combo"}, left_out_groups, styles;
-  std::optional<int64_t> count;  // absent: 200 pictures, or 60 clips
+  std::optional<int64_t> count;         // absent: 200 pictures, or 60 clips
   std::optional<int64_t> compositions;  // prompts of each kind; absent: 60, or count where that is less
   int64_t sheet_pictures = 48;
   GenerationSettings sampling;

@@ -138,7 +138,8 @@ std::string ColourShares::clearly(double least) const {
 
 ColourShares colours_of_drawing(const Tensor& drawing) {
   SF_CHECK(drawing.defined() && drawing.ndim() == 3 && drawing.size(0) == 4 && drawing.dtype() == kUInt8,
-           "colours_of_drawing: a drawing must be uint8 [4, H, W], got ", drawing.defined() ? drawing.shape() : Shape{});
+           "colours_of_drawing: a drawing must be uint8 [4, H, W], got ",
+           drawing.defined() ? drawing.shape() : Shape{});
   const Tensor planes = drawing.contiguous();
   const int64_t area = planes.size(1) * planes.size(2);
   const auto* p = planes.data<uint8_t>();
@@ -155,7 +156,8 @@ ColourShares colours_of_drawing(const Tensor& drawing) {
 
 ColourShares colours_of_picture(const Tensor& picture, const std::array<uint8_t, 3>& ground) {
   SF_CHECK(picture.defined() && picture.ndim() == 3 && picture.size(0) == 3 && picture.dtype() == kUInt8,
-           "colours_of_picture: a picture must be uint8 [3, H, W], got ", picture.defined() ? picture.shape() : Shape{});
+           "colours_of_picture: a picture must be uint8 [3, H, W], got ",
+           picture.defined() ? picture.shape() : Shape{});
   constexpr float kOutline = 0.13f;  // of OKLab; light gray is 0.1 from white
   const Tensor planes = picture.contiguous();
   const int64_t area = planes.size(1) * planes.size(2);

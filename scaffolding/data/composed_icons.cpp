@@ -135,7 +135,8 @@ std::optional<Tensor> ComposedIcons::row(const std::vector<IconPart>& parts, con
     IconPose pose{.x = 0, .y = size / 2};
     pose.scale = size * between(least, most, random) / double(std::max(icon.width, icon.height));
     pose.y += (random.uniform() - 0.5) * kCentred * (size - double(icon.height) * pose.scale);
-    pose.mirrored = random.uniform() < 0.5 * options_.variation_probability && can_be_flipped(icons_->icon(parts[i].icon));
+    pose.mirrored =
+        random.uniform() < 0.5 * options_.variation_probability && can_be_flipped(icons_->icon(parts[i].icon));
     free -= double(icon.width) * pose.scale;
     poses.push_back(pose);
   }
@@ -204,8 +205,10 @@ ComposedIcons::Made ComposedIcons::made_single(int64_t index, const IconGround& 
     const double how = random.uniform();
     if (how < options_.recolour_probability) {
       const std::string colour = any_colour(ground, random);
-      if (auto image = single({index, colour}, ground, varied, random)) return {*image, *coloured(colour, icon.caption)};
-    } else if (how < options_.recolour_probability + (1 - options_.recolour_probability) * options_.name_colour_probability) {
+      if (auto image = single({index, colour}, ground, varied, random))
+        return {*image, *coloured(colour, icon.caption)};
+    } else if (how <
+               options_.recolour_probability + (1 - options_.recolour_probability) * options_.name_colour_probability) {
       const std::string colour = colours_of_drawing(icons_->drawing(index)).clearly();
       if (!colour.empty()) return {*single({index}, ground, varied, random), *coloured(colour, icon.caption)};
     }

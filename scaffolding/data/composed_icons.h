@@ -13,18 +13,19 @@ namespace sf::data {
 
 // Shares are of all samples where nothing else is said, from 0 to 1.
 struct CompositionOptions {
-  double pair_probability = 0.15;      // two icons of one style, side by side: "cat and apple, noto"
-  double count_probability = 0.1;      // two or three of one icon: "two cats, noto"
-  double recolour_probability = 0.3;   // of icons that can be: put into a named colour, "blue cat, noto"
+  double pair_probability = 0.15;        // two icons of one style, side by side: "cat and apple, noto"
+  double count_probability = 0.1;        // two or three of one icon: "two cats, noto"
+  double recolour_probability = 0.3;     // of icons that can be: put into a named colour, "blue cat, noto"
   double name_colour_probability = 0.1;  // of the others: called by the colour that they have, where that is plain
   double detail_dropout = 0.1;           // of captions: they leave something out, "grinning face" with big eyes
-  // Single icons, that are turned by up to `rotation` degrees, made as small as `smallest` of what fits, moved, mirrored
-  // (half of those that are the same thing mirrored) and turned in hue by up to `hue_jitter` degrees (half of those that
-  // are not named by a colour). The others stand there as they are in the data.
+  // Single icons that are turned by up to `rotation` degrees, made as small as `smallest` of what fits, moved, mirrored
+  // (half of those that are the same thing mirrored) and turned in hue by up to `hue_jitter` degrees (half of those
+  // that no colour names). The others stand there as they are in the data.
   double variation_probability = 0.5;
   double rotation = 8, smallest = 0.8, hue_jitter = 12;
   double gradient_probability = 0.05;  // that the background goes from a colour to another; besides the icons' own
-  int64_t background_jitter = 8;  // levels of 255 by which a background that has a hue may differ from its name's colour
+  int64_t background_jitter =
+      8;  // levels of 255 by which a background that has a hue may differ from its name's colour
   void check(const std::string& who) const;  // ValueError
 };
 

@@ -87,9 +87,8 @@ TEST_F(ComposedIconsTest, without_any_of_it_icons_are_as_they_are) {
     const Sample made = composed.get(0, random);
     std::string ground = made.caption.substr(std::min(made.caption.size(), std::string("block, noto").size()));
     auto& colours = background_colours();
-    const auto colour = std::find_if(colours.begin(), colours.end(), [&](auto& c) {
-      return made.caption == icon_prompt("block", "noto", c.name);
-    });
+    const auto colour = std::find_if(colours.begin(), colours.end(),
+                                     [&](auto& c) { return made.caption == icon_prompt("block", "noto", c.name); });
     ASSERT_TRUE(colour != colours.end() || ground.empty()) << made.caption;
     EXPECT_LE(farthest(made.image, data->picture(0, (ground.empty() ? colours[0] : *colour).rgb)), 1e-5);
   }

@@ -75,8 +75,10 @@ void IconCanvas::put(const CutIcon& icon, const IconPose& pose) {
   SF_CHECK(pose.scale > 0 && pose.scale < 1e3, "IconCanvas: scale must be above 0 and below 1000, got ", pose.scale);
   if (icon.width == 0) return;
   const double cosine = std::cos(pose.angle), sine = std::sin(pose.angle);
-  const double half_width = 0.5 * pose.scale * (double(icon.width) * std::abs(cosine) + double(icon.height) * std::abs(sine)),
-               half_height = 0.5 * pose.scale * (double(icon.width) * std::abs(sine) + double(icon.height) * std::abs(cosine));
+  const double half_width =
+                   0.5 * pose.scale * (double(icon.width) * std::abs(cosine) + double(icon.height) * std::abs(sine)),
+               half_height =
+                   0.5 * pose.scale * (double(icon.width) * std::abs(sine) + double(icon.height) * std::abs(cosine));
   const auto first = [](double v) { return std::max<int64_t>(0, int64_t(std::floor(v)) - 1); };
   const auto last = [&](double v) { return std::min<int64_t>(size_, int64_t(std::ceil(v)) + 1); };
   // As many samples of a pixel as pixels of the drawing fall into it; where it is only moved by whole ones, one.
@@ -105,7 +107,8 @@ Tensor IconCanvas::picture() const {
   auto* to = out.data<uint8_t>();
   const int64_t area = size_ * size_;
   for (int64_t i = 0; i < area; ++i)
-    for (int64_t c = 0; c < 3; ++c) to[c * area + i] = uint8_t(std::lround(std::clamp(rgb_[size_t(3 * i + c)], 0.f, 255.f)));
+    for (int64_t c = 0; c < 3; ++c)
+      to[c * area + i] = uint8_t(std::lround(std::clamp(rgb_[size_t(3 * i + c)], 0.f, 255.f)));
   return out;
 }
 

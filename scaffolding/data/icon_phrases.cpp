@@ -41,11 +41,12 @@ bool ends_with_any(const std::string& word, std::initializer_list<const char*> e
 
 std::optional<std::string> plural_word(const std::string& word) {
   static const std::map<std::string, std::string> irregular{
-      {"man", "men"},       {"woman", "women"}, {"person", "people"},  {"child", "children"}, {"mouse", "mice"},
-      {"foot", "feet"},     {"tooth", "teeth"}, {"goose", "geese"},    {"leaf", "leaves"},    {"knife", "knives"},
-      {"wolf", "wolves"},   {"loaf", "loaves"}, {"fish", "fish"},      {"sheep", "sheep"},    {"deer", "deer"},
-      {"squid", "squid"},   {"ox", "oxen"},     {"snowman", "snowmen"}, {"potato", "potatoes"}, {"tomato", "tomatoes"},
-      {"mango", "mangoes"}, {"volcano", "volcanoes"}, {"elf", "elves"}, {"scarf", "scarves"}};
+      {"man", "men"},       {"woman", "women"},       {"person", "people"},   {"child", "children"},
+      {"mouse", "mice"},    {"foot", "feet"},         {"tooth", "teeth"},     {"goose", "geese"},
+      {"leaf", "leaves"},   {"knife", "knives"},      {"wolf", "wolves"},     {"loaf", "loaves"},
+      {"fish", "fish"},     {"sheep", "sheep"},       {"deer", "deer"},       {"squid", "squid"},
+      {"ox", "oxen"},       {"snowman", "snowmen"},   {"potato", "potatoes"}, {"tomato", "tomatoes"},
+      {"mango", "mangoes"}, {"volcano", "volcanoes"}, {"elf", "elves"},       {"scarf", "scarves"}};
   if (auto it = irregular.find(word); it != irregular.end()) return it->second;
   if (word.size() < 2 || !std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::islower(c) != 0; }))
     return std::nullopt;
@@ -116,21 +117,22 @@ bool can_be_paired(const Icon& icon) {
 }
 
 bool can_be_coloured(const Icon& icon) {
-  static const std::set<std::string> places{"sunrise", "sunset", "cityscape", "night",  "dusk", "foggy",  "park",
-                                            "milky",   "rainbow", "desert",   "island", "map",  "beach",  "fireworks",
-                                            "globe",   "camping", "bridge",   "space",  "peace", "framed"};
+  static const std::set<std::string> places{"sunrise", "sunset",  "cityscape", "night",  "dusk",  "foggy", "park",
+                                            "milky",   "rainbow", "desert",    "island", "map",   "beach", "fireworks",
+                                            "globe",   "camping", "bridge",    "space",  "peace", "framed"};
   return icon.group != "People & Body" && icon.group != "Flags" && !is_list(icon.caption) &&
          !has_any(icon.caption, places) && coloured("red", icon.caption).has_value();
 }
 
 bool can_be_flipped(const Icon& icon) {
   static const std::set<std::string> read{
-      "left",   "right",   "clock",   "watch",  "calendar", "globe",  "map",      "Japan",    "banknote", "newspaper",
-      "ticket", "dollar",  "yen",     "euro",   "pound",    "money",  "writing",  "input",    "sign",     "symbol",
-      "moon",   "quarter", "letter",  "letters", "button",  "keycap", "crescent", "arrow",    "stop",     "joker",
-      "ATM",    "store",   "hundred", "music",  "musical",  "note",   "score",    "credit",   "receipt",  "abacus",
-      "bank",   "hotel",   "hospital", "office", "book",    "scroll", "memo",     "document", "chart",    "keyboard",
-      "timer",  "telephone", "compass", "Statue", "atom",   "oclock", "thirty",   "trophy",   "medal",    "mahjong"};
+      "left",      "right",  "clock",    "watch",   "calendar", "globe",   "map",       "Japan",   "banknote",
+      "newspaper", "ticket", "dollar",   "yen",     "euro",     "pound",   "money",     "writing", "input",
+      "sign",      "symbol", "moon",     "quarter", "letter",   "letters", "button",    "keycap",  "crescent",
+      "arrow",     "stop",   "joker",    "ATM",     "store",    "hundred", "music",     "musical", "note",
+      "score",     "credit", "receipt",  "abacus",  "bank",     "hotel",   "hospital",  "office",  "book",
+      "scroll",    "memo",   "document", "chart",   "keyboard", "timer",   "telephone", "compass", "Statue",
+      "atom",      "oclock", "thirty",   "trophy",  "medal",    "mahjong"};
   return icon.group != "Symbols" && icon.group != "Flags" && icon.group != "People & Body" && !is_list(icon.caption) &&
          !has_any(icon.caption, read) && icon.caption.find('\'') == std::string::npos;
 }

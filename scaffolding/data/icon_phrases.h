@@ -1,5 +1,5 @@
-// English about captioned icons: what a caption becomes when the thing has another colour, stands there several times or
-// with another, and which captions that can be done to. Functions only; any thread.
+// English about captioned icons: what a caption becomes when the thing has another colour, stands there several times
+// or with another, and which captions that can be done to. Functions only; any thread.
 #pragma once
 #include <optional>
 #include <string>

@@ -10,12 +10,19 @@ Icon icon(const std::string& caption, const std::string& group = "Objects") {
 }
 
 TEST(IconPhrases, plurals) {
-  const std::pair<const char*, const char*> known[]{
-      {"cat face", "cat faces"},   {"glass of milk", "glasses of milk"}, {"cherry blossom", "cherry blossoms"},
-      {"berry", "berries"},        {"key", "keys"},                      {"knife", "knives"},
-      {"octopus", "octopuses"},    {"mouse", "mice"},                    {"fish", "fish"},
-      {"tropical fish", "tropical fish"},
-      {"face with tongue", "faces with tongue"}, {"box", "boxes"},       {"ring", "rings"}};
+  const std::pair<const char*, const char*> known[]{{"cat face", "cat faces"},
+                                                    {"glass of milk", "glasses of milk"},
+                                                    {"cherry blossom", "cherry blossoms"},
+                                                    {"berry", "berries"},
+                                                    {"key", "keys"},
+                                                    {"knife", "knives"},
+                                                    {"octopus", "octopuses"},
+                                                    {"mouse", "mice"},
+                                                    {"fish", "fish"},
+                                                    {"tropical fish", "tropical fish"},
+                                                    {"face with tongue", "faces with tongue"},
+                                                    {"box", "boxes"},
+                                                    {"ring", "rings"}};
   for (auto& [one, several] : known) EXPECT_EQ(plural(one).value_or("none"), several);
   for (const char* none : {"grapes", "person: red hair", "woman and man holding hands", "man running", "keycap 3", ""})
     EXPECT_FALSE(plural(none)) << none;

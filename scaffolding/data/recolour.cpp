@@ -127,7 +127,8 @@ Main main_of(const std::vector<Oklch>& colours, const uint8_t* alpha) {
 }  // namespace
 
 std::optional<Tensor> recoloured(const Tensor& drawing, const std::string& colour) {
-  const auto* target = std::find_if(std::begin(kTargets), std::end(kTargets), [&](auto& t) { return colour == t.name; });
+  const auto* target =
+      std::find_if(std::begin(kTargets), std::end(kTargets), [&](auto& t) { return colour == t.name; });
   SF_CHECK(target != std::end(kTargets), "recoloured: there is no colour '", colour, "'");
   const Tensor planes = checked("recoloured", drawing);
   const int64_t area = planes.size(1) * planes.size(2);

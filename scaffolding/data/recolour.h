@@ -1,5 +1,5 @@
-// Drawings in other colours. What has the colour that most of a drawing has is turned to another; its shading stays, and
-// so do small parts of other colours, such as eyes. Functions only; any thread.
+// Drawings in other colours. What has the colour that most of a drawing has is turned to another; its shading stays,
+// and so do small parts of other colours, such as eyes. Functions only; any thread.
 #pragma once
 #include <optional>
 #include <string>

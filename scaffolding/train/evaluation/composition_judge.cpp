@@ -45,14 +45,13 @@ Figure figure_of(const Tensor& picture) {
   const int64_t area = out.height * out.width;
   for (int64_t i = 0; i < area; ++i) {
     float most = 0;
-    for (int64_t c = 0; c < 3; ++c)
-      most = std::max(most, std::abs(float(p[c * area + i]) - float(ground[size_t(c)])));
+    for (int64_t c = 0; c < 3; ++c) most = std::max(most, std::abs(float(p[c * area + i]) - float(ground[size_t(c)])));
     out.seen.push_back(most > kStandsOut ? 1 : 0);
   }
   return out;
 }
 
-// What stands in these columns, on its ground made white, in the middle of a frame of one size; absent where nothing does.
+// What stands in these columns, on white, in the middle of a frame of one size; absent where nothing does.
 std::optional<Tensor> part_of(const Figure& figure, int64_t begin, int64_t end) {
   Tensor drawing = empty({4, figure.height, figure.width}, kUInt8, Device::CPU);
   const int64_t area = figure.height * figure.width;
@@ -65,7 +64,8 @@ std::optional<Tensor> part_of(const Figure& figure, int64_t begin, int64_t end) 
   const data::CutIcon cut = data::cut_icon(drawing, false);
   if (cut.width < 3 || cut.height < 3) return std::nullopt;
   data::IconCanvas canvas(kFrame, {});
-  canvas.put(cut, {.x = kFrame / 2.0, .y = kFrame / 2.0, .scale = double(kSide) / double(std::max(cut.width, cut.height))});
+  canvas.put(cut,
+             {.x = kFrame / 2.0, .y = kFrame / 2.0, .scale = double(kSide) / double(std::max(cut.width, cut.height))});
   return canvas.picture();
 }
 
@@ -281,8 +281,8 @@ double CompositionJudge::distance(const Tensor& a, const Tensor& b) const {
 
 std::vector<CompositionJudgement> CompositionJudge::judge(const std::vector<CompositionPrompt>& prompts,
                                                           const Tensors& pictures) const {
-  SF_CHECK(prompts.size() == pictures.size(), "CompositionJudge: needs a prompt for each picture, got ",
-           prompts.size(), " and ", pictures.size());
+  SF_CHECK(prompts.size() == pictures.size(), "CompositionJudge: needs a prompt for each picture, got ", prompts.size(),
+           " and ", pictures.size());
   std::vector<CompositionJudgement> all(prompts.size());
   parallel_for(int64_t(prompts.size()), 1, [&](int64_t b, int64_t e) {
     for (auto i = size_t(b); i < size_t(e); ++i) {

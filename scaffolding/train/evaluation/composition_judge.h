@@ -1,10 +1,11 @@
-// CompositionJudge: whether pictures show what was put together in their prompts: a thing in a named colour, two things,
-// several of one. It knows every real icon, on white, and judges by fixed formulas that nothing was trained for:
+// CompositionJudge: whether pictures show what was put together in their prompts: a thing in a named colour, two
+// things, several of one. It knows every real icon, on white, and judges by fixed formulas that nothing was trained
+// for:
 //   colour   the name that most of what stands out from the border has, by limits in OKLCH
 //   thing    the asked icon is among the nearest five of its style by its outlines alone, since it has another colour
-//   found    the picture is cut into as many parts as things were asked for, at columns where nothing stands; each part,
-//            at one size in the middle of a small frame, has an asked icon of its own among the nearest five of its
-//            style, by colours and outlines; mirrored or not, as a thing too
+//   found    the picture is cut into as many parts as things were asked for, at columns where nothing stands; each
+//            part, at one size in the middle of a small frame, has an asked icon of its own among the nearest five of
+//            its style, by colours and outlines; mirrored or not, as a thing too
 //   distance of two pictures, 1 - cosine of layout_features without the icons' mean: 0 is alike
 // What these are worth is measured on real icons that were composed for it (composition_check).
 // Immutable after construction: any thread may use it.
@@ -38,10 +39,10 @@ struct CompositionJudgement {
 };
 
 struct CompositionFigures {
-  int64_t colours = 0, pairs = 0, counts = 0, seeds = 0;            // pictures, prompts of "seeds"
-  double right_colour = 0, thing = 0, coloured_thing = 0;           // shares; the last: both
-  double both_found = 0, one_found = 0, all_found = 0;              // of "pairs" at least; the last of "counts"
-  double seed_distance = 0;                                         // mean of pairs of pictures of one prompt
+  int64_t colours = 0, pairs = 0, counts = 0, seeds = 0;   // pictures, prompts of "seeds"
+  double right_colour = 0, thing = 0, coloured_thing = 0;  // shares; the last: both
+  double both_found = 0, one_found = 0, all_found = 0;     // of "pairs" at least; the last of "counts"
+  double seed_distance = 0;                                // mean of pairs of pictures of one prompt
 };
 
 class CompositionJudge {

@@ -19,9 +19,9 @@ TextToImageModel::TextToImageModel(models::CLIPTextConfig text, models::UNet2DCo
 
 bool train_tokenizer(const TextToImageRun& run) {
   if (run.done("pipeline/tokenizer/vocab.json")) return true;
-  auto tokenizer = tokenizers::train_bpe(
-      run.composed ? run.composed->texts() : run.icons->texts(),
-      {.vocab_size = run.recipe.vocab_size, .model_max_length = run.recipe.max_tokens});
+  auto tokenizer =
+      tokenizers::train_bpe(run.composed ? run.composed->texts() : run.icons->texts(),
+                            {.vocab_size = run.recipe.vocab_size, .model_max_length = run.recipe.max_tokens});
   tokenizer.save_pretrained(run.place("pipeline/tokenizer"));
   run.tell("tokenizer: " + std::to_string(tokenizer.size()) + " tokens");
   return true;
