@@ -1,4 +1,4 @@
-"""`scaffolding train` with a composition: colours, pairs and counts made of icons on the fly; what `eval` asks of it."""
+"""`scaffolding train` with a composition: colours, pairs and counts made on the fly; what `eval` asks of them."""
 
 import json
 import shutil
