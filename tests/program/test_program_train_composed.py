@@ -131,8 +131,8 @@ def test_wrong_compositions_are_one_clear_line(program, composed, tmp_path, chan
 
 
 def test_eval_asks_for_colours_pairs_counts_and_seeds(program, composed, trained, tmp_path):
-    asked = ("--config", composed, "--splits", "train", "--count", 4, "--compositions", 6, "--steps", 1, "-q")
-    done = program("eval", trained / "pipeline", *asked, "--json", "-o", tmp_path / "report.json")
+    asked = ("eval", trained / "pipeline", "--config", composed, "--splits", "train", "--count", 4, "--steps", 1, "-q")
+    done = program(*asked, "--compositions", 6, "--json", "-o", tmp_path / "report.json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)["compositions"]
     assert report["colours"]["pictures"] == report["pairs"]["pictures"] == report["counts"]["pictures"] == 6
@@ -148,7 +148,7 @@ def test_eval_asks_for_colours_pairs_counts_and_seeds(program, composed, trained
     assert [row["set"] for row in prompts] == ["colours"] * 6 + ["pairs"] * 6 + ["counts"] * 6
     assert all(" and " in row["prompt"] for row in prompts[6:12])
     assert all(row["prompt"].startswith(("two ", "three ")) for row in prompts[12:])
-    shown = program("eval", trained / "pipeline", *asked)
+    shown = program(*asked)
     assert "put together" in shown.stdout and "by chance" in shown.stdout and "colours as captions" in shown.stdout
-    none = program("eval", trained / "pipeline", *asked[:-1], "--compositions", 0, "-q", "--json")
+    none = program(*asked, "--compositions", 0, "--json")
     assert none.returncode == 0 and "compositions" not in json.loads(none.stdout)
