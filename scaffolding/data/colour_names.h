@@ -31,7 +31,7 @@ struct ColourShares {
   // most(), where so much of it has it, and a third more than has any other. Else empty.
   std::string clearly(double least = 0.45) const;
 };
-// Of the pixels of a drawing uint8 [4, H, W] that are more than half opaque.
+// Of the pixels of a drawing uint8 [4, H, W] that are more than half opaque; of a large one, of a grid of them.
 ColourShares colours_of_drawing(const Tensor& drawing);
 // Of the pixels of a picture uint8 [3, H, W] that differ from `ground` by more than an antialiased outline does.
 ColourShares colours_of_picture(const Tensor& picture, const std::array<uint8_t, 3>& ground);

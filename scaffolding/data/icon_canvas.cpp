@@ -14,11 +14,18 @@ constexpr int64_t kLargest = 4096;
 constexpr uint8_t kSeen = 12;  // of 255
 
 // Bilinear; what lies outside is transparent.
-std::array<float, 4> at(const CutIcon& icon, double x, double y) {
+std::array<float, 4> at(const CutIcon& icon, float x, float y) {
   std::array<float, 4> out{};
-  const double left = std::floor(x - 0.5), top = std::floor(y - 0.5);
-  const auto fx = float(x - 0.5 - left), fy = float(y - 0.5 - top);
+  const float left = std::floor(x - 0.5f), top = std::floor(y - 0.5f);
+  const float fx = x - 0.5f - left, fy = y - 0.5f - top;
   const auto x0 = int64_t(left), y0 = int64_t(top);
+  if (x0 >= 0 && y0 >= 0 && x0 + 1 < icon.width && y0 + 1 < icon.height) {
+    const float* a = icon.rgba.data() + 4 * (y0 * icon.width + x0);
+    const float* b = a + 4 * icon.width;
+    for (size_t c = 0; c < 4; ++c)
+      out[c] = (1 - fy) * ((1 - fx) * a[c] + fx * a[c + 4]) + fy * ((1 - fx) * b[c] + fx * b[c + 4]);
+    return out;
+  }
   for (int64_t dy = 0; dy < 2; ++dy)
     for (int64_t dx = 0; dx < 2; ++dx) {
       const int64_t px = x0 + dx, py = y0 + dy;
@@ -84,6 +91,17 @@ void IconCanvas::put(const CutIcon& icon, const IconPose& pose) {
   // As many samples of a pixel as pixels of the drawing fall into it; where it is only moved by whole ones, one.
   const bool exact = pose.angle == 0 && pose.scale == 1;
   const int samples = exact ? 1 : std::clamp(int(std::ceil(1 / pose.scale)), 2, 8);
+  const double left = pose.x - 0.5 * double(icon.width), top = pose.y - 0.5 * double(icon.height);
+  if (exact && !pose.mirrored && left == std::floor(left) && top == std::floor(top)) {
+    const auto x0 = int64_t(left), y0 = int64_t(top);
+    for (int64_t y = std::max<int64_t>(0, y0); y < std::min(size_, y0 + icon.height); ++y)
+      for (int64_t x = std::max<int64_t>(0, x0); x < std::min(size_, x0 + icon.width); ++x) {
+        const float* from = icon.rgba.data() + 4 * ((y - y0) * icon.width + x - x0);
+        float* to = rgb_.data() + 3 * (y * size_ + x);
+        for (size_t c = 0; c < 3; ++c) to[c] = from[c] + to[c] * (1 - from[3] / 255);
+      }
+    return;
+  }
   for (int64_t y = first(pose.y - half_height); y < last(pose.y + half_height); ++y)
     for (int64_t x = first(pose.x - half_width); x < last(pose.x + half_width); ++x) {
       std::array<float, 4> sum{};
@@ -92,7 +110,7 @@ void IconCanvas::put(const CutIcon& icon, const IconPose& pose) {
           const double dx = double(x) + (sx + 0.5) / samples - pose.x, dy = double(y) + (sy + 0.5) / samples - pose.y;
           double u = (cosine * dx + sine * dy) / pose.scale, v = (cosine * dy - sine * dx) / pose.scale;
           if (pose.mirrored) u = -u;
-          const auto value = at(icon, u + 0.5 * double(icon.width), v + 0.5 * double(icon.height));
+          const auto value = at(icon, float(u + 0.5 * double(icon.width)), float(v + 0.5 * double(icon.height)));
           for (size_t c = 0; c < 4; ++c) sum[c] += value[c];
         }
       const float part = 1 / float(samples * samples);

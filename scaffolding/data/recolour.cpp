@@ -27,15 +27,9 @@ constexpr Target kTargets[]{
 };
 constexpr float kColourful = 0.045f;  // chroma from which a pixel has a hue
 
-float turn(float from, float to) {  // the shorter way, -180 to 180
-  const float difference = std::fmod(to - from + 540, 360.f) - 180;
-  return difference < -180 ? difference + 360 : difference;
-}
+float wrapped(float hue) { return hue - 360 * std::floor(hue / 360); }
 
-float wrapped(float hue) {
-  hue = std::fmod(hue, 360.f);
-  return hue < 0 ? hue + 360 : hue;
-}
+float turn(float from, float to) { return wrapped(to - from + 180) - 180; }  // the shorter way, -180 to 180
 
 // From 0 at `none` to 1 at `all`.
 float ramp(float v, float none, float all) { return std::clamp((v - none) / (all - none), 0.f, 1.f); }
@@ -156,8 +150,12 @@ std::optional<Tensor> recoloured(const Tensor& drawing, const std::string& colou
 Tensor hue_turned(const Tensor& drawing, double degrees) {
   const Tensor planes = checked("hue_turned", drawing);
   std::vector<Oklch> colours = colours_of(planes);
-  for (auto& c : colours) c.hue = wrapped(c.hue + float(degrees));
-  return with_colours(planes, colours, std::vector<float>(colours.size(), 1.f));
+  std::vector<float> changed;
+  for (auto& c : colours) {
+    changed.push_back(c.chroma > 0.01f ? 1.f : 0.f);
+    c.hue = wrapped(c.hue + float(degrees));
+  }
+  return with_colours(planes, colours, changed);
 }
 
 }  // namespace sf::data
