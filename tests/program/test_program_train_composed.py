@@ -1,6 +1,7 @@
 """`scaffolding train` with a composition: colours, pairs and counts made on the fly; what `eval` asks of them."""
 
 import json
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -109,6 +110,15 @@ def test_it_goes_on_from_a_pipelines_weights(program, composed, trained, tmp_pat
             for folder in (tmp_path / "run", trained)
         )
         assert all((ours[key] == theirs[key]).all().item() for key in theirs), part
+
+
+def test_the_example_runs_in_miniature(program, composed, tmp_path):
+    recipe = pathlib.Path(__file__).resolve().parents[2] / "examples/icons_further.json"
+    data = composed.parent / "icons.tar"
+    done = program("train", "--config", recipe, "--data", data, "-o", tmp_path / "run", "--smoke", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run/pipeline/model_index.json").exists()
+    assert not (tmp_path / "run/latents.safetensors").exists()
 
 
 @pytest.mark.parametrize(
