@@ -57,12 +57,15 @@ float cube_root(float x) {
   return y;
 }
 
-// Of (x, y), to a fiftieth of a degree.
+// Of (x, y), to a thousandth of a degree.
 float degrees_of(float y, float x) {
   const float ax = std::abs(x), ay = std::abs(y), most = std::max(ax, ay);
   if (most == 0) return 0;
   const float t = std::min(ax, ay) / most, t2 = t * t;
-  float angle = ((-0.0464964749f * t2 + 0.15931422f) * t2 - 0.327622764f) * t2 * t + t;
+  float angle = 0;
+  for (float factor : {-0.0117212f, 0.05265332f, -0.11643287f, 0.19354346f, -0.33262347f, 0.99997726f})
+    angle = angle * t2 + factor;
+  angle *= t;
   if (ay > ax) angle = std::numbers::pi_v<float> / 2 - angle;
   if (x < 0) angle = std::numbers::pi_v<float> - angle;
   if (y < 0) angle = 2 * std::numbers::pi_v<float> - angle;
