@@ -35,6 +35,7 @@ void CompositionOptions::check(const std::string& who) const {
   check_share("name_colour_probability", name_colour_probability);
   check_share("detail_dropout", detail_dropout);
   check_share("variation_probability", variation_probability);
+  check_share("mirror_probability", mirror_probability);
   check_share("gradient_probability", gradient_probability);
   SF_CHECK(pair_probability + count_probability <= 1, who,
            ": pair_probability and count_probability must be 1 at most together, got ", pair_probability, " and ",
@@ -105,9 +106,15 @@ std::optional<Tensor> ComposedIcons::single(const IconPart& part, const IconGrou
     const double width = double(icon.width) * c + double(icon.height) * s,
                  height = double(icon.width) * s + double(icon.height) * c;
     pose.scale = std::min({natural, size / width, size / height}) * between(options_.smallest, 1, random);
-    pose.x += (random.uniform() - 0.5) * kCentred * (size - width * pose.scale);
-    pose.y += (random.uniform() - 0.5) * kCentred * (size - height * pose.scale);
-    pose.mirrored = random.below(2) == 1 && can_be_flipped(icons_->icon(part.icon));
+    // About where it was, as far as it stays inside.
+    const auto moved = [&](double middle, double extent) {
+      const double free = size - extent * pose.scale;
+      return std::clamp(middle * natural + (random.uniform() - 0.5) * kCentred * free, (size - free) / 2,
+                        (size + free) / 2);
+    };
+    pose.x = moved(double(icon.left) + double(icon.width) / 2, width);
+    pose.y = moved(double(icon.top) + double(icon.height) / 2, height);
+    pose.mirrored = random.uniform() < options_.mirror_probability && can_be_flipped(icons_->icon(part.icon));
   }
   canvas.put(icon, pose);
   return canvas.picture();
@@ -135,8 +142,7 @@ std::optional<Tensor> ComposedIcons::row(const std::vector<IconPart>& parts, con
     IconPose pose{.x = 0, .y = size / 2};
     pose.scale = size * between(least, most, random) / double(std::max(icon.width, icon.height));
     pose.y += (random.uniform() - 0.5) * kCentred * (size - double(icon.height) * pose.scale);
-    pose.mirrored =
-        random.uniform() < 0.5 * options_.variation_probability && can_be_flipped(icons_->icon(parts[i].icon));
+    pose.mirrored = random.uniform() < options_.mirror_probability && can_be_flipped(icons_->icon(parts[i].icon));
     free -= double(icon.width) * pose.scale;
     poses.push_back(pose);
   }

@@ -18,11 +18,11 @@ struct CompositionOptions {
   double recolour_probability = 0.3;     // of icons that can be: put into a named colour, "blue cat, noto"
   double name_colour_probability = 0.1;  // of the others: called by the colour that they have, where that is plain
   double detail_dropout = 0.1;           // of captions: they leave something out, "grinning face" with big eyes
-  // Single icons that are turned by up to `rotation` degrees, made as small as `smallest` of what fits, moved, mirrored
-  // (half of those that are the same thing mirrored) and turned in hue by up to `hue_jitter` degrees (half of those
-  // that no colour names). The others stand there as they are in the data.
+  // Single icons that are turned by up to `rotation` degrees, made as small as `smallest` of what fits, moved and
+  // turned in hue by up to `hue_jitter` degrees (half of those that no colour names). The others stand as they are.
   double variation_probability = 0.5;
-  double rotation = 8, smallest = 0.8, hue_jitter = 12;
+  double rotation = 6, smallest = 0.88, hue_jitter = 12;
+  double mirror_probability = 0.1;     // of what is the same thing mirrored, varied or in a row
   double gradient_probability = 0.05;  // that the background goes from a colour to another; besides the icons' own
   int64_t background_jitter =
       8;  // levels of 255 by which a background that has a hue may differ from its name's colour

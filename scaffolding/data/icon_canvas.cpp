@@ -55,6 +55,7 @@ CutIcon cut_icon(const Tensor& drawing, bool whole) {
   CutIcon out;
   if (left >= right) return out;
   out.width = right - left, out.height = bottom - top;
+  out.left = left, out.top = top;
   out.rgba.resize(size_t(4 * out.width * out.height));
   float* to = out.rgba.data();
   for (int64_t y = top; y < bottom; ++y)

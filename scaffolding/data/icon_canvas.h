@@ -6,8 +6,8 @@ namespace sf::data {
 
 // A drawing's pixels, weighted by their opacity, cut to those that can be seen.
 struct CutIcon {
-  int64_t width = 0, height = 0;
-  std::vector<float> rgba;  // [height, width, 4], colours times opacity, 0 to 255
+  int64_t width = 0, height = 0, left = 0, top = 0;  // of what is left, and where in the drawing it was
+  std::vector<float> rgba;                           // [height, width, 4], colours times opacity, 0 to 255
 };
 // whole: nothing is cut off. Of a drawing uint8 [4, H, W]; one that nothing can be seen of has width 0.
 CutIcon cut_icon(const Tensor& drawing, bool whole);

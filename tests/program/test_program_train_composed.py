@@ -23,6 +23,7 @@ COMPOSITION = {
     "rotation": 10,
     "smallest": 0.7,
     "hue_jitter": 10,
+    "mirror_probability": 0.3,
     "gradient_probability": 0.1,
     "background_jitter": 4,
 }
