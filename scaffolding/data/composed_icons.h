@@ -24,8 +24,7 @@ struct CompositionOptions {
   double rotation = 6, smallest = 0.88, hue_jitter = 12;
   double mirror_probability = 0.1;     // of what is the same thing mirrored, varied or in a row
   double gradient_probability = 0.05;  // that the background goes from a colour to another; besides the icons' own
-  int64_t background_jitter =
-      8;  // levels of 255 by which a background that has a hue may differ from its name's colour
+  int64_t background_jitter = 8;       // levels of 255 by which a named background with a hue may differ from it
   void check(const std::string& who) const;  // ValueError
 };
 
