@@ -69,6 +69,25 @@ def test_a_card(tmp_path):
         )
 
 
+def test_a_card_of_a_model_of_compositions(tmp_path):
+    write_model(tmp_path / "model", "StableDiffusionPipeline", "emoji-128", unet="UNet2DConditionModel")
+    safetensors(tmp_path / "model/unet/a.safetensors", {"w": [10]})
+    plain = make_card(tmp_path / "model")
+    assert "counts, writing and places in\nthe picture are beyond it" in plain and "`two cats, noto`" not in plain
+    recipe = json.loads((tmp_path / "model/train.json").read_text())
+    recipe["data"]["composition"] = {"pair_probability": 0.2, "count_probability": 0.05}
+    (tmp_path / "model/train.json").write_text(json.dumps(recipe))
+    text = make_card(tmp_path / "model")
+    for said in (
+        "`blue cat, noto`",
+        "`two cats, noto`",
+        "20 % show two\nicons and 5 % several",
+        "others 30 % were put",
+    ):
+        assert said in text, said
+    assert "greater numbers, writing" in text and "counts, writing" not in text
+
+
 def test_a_card_of_a_model_of_clips(tmp_path):
     parts = {"transformer": "ToraTransformer3DModel", "vae": "AutoencoderKLCogVideoX", "text_encoder": "T5EncoderModel"}
     write_model(tmp_path / "model", "ToraPipeline", "emoji-video", **parts, tokenizer="T", scheduler="S")

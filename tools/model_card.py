@@ -54,12 +54,12 @@ It loads in diffusers unchanged: `StableDiffusionPipeline.from_pretrained("model
 {state}## Prompts
 A thing, a style (`noto`, `fluent 3d`, `fluent flat`) and, if you like, a background:
 `caption, style, on a COLOUR background`. Without one the ground is white. It knows the names and keywords of emoji and
-nothing else.
+nothing else.{prompts}
 
 {sheet}
 ## Data and licences
 4 719 pictures of emoji with transparency, their names and keywords; left out are: {left_out}.
-They are drawn on {backgrounds}.
+They are drawn on {backgrounds}.{composed}
 The weights and every picture of the data carry these notices:
 
 | Style | Pictures | Licence | Attribution |
@@ -74,11 +74,25 @@ The full notices: [LICENSES.md](LICENSES.md).
 
 {recipe}
 ## Limits
-It draws what it was trained on: single icons in three styles. Things that no emoji shows, counts, writing and places in
-the picture are beyond it; the names that were held out to measure it include everyday words, and were learned last.
+{beyond}; the names that were held out to measure it include everyday words, and were learned last.
 People have the yellow of emoji. It is an example of what the program does.
 """
 
+
+BEYOND = (
+    "It draws what it was trained on: single icons in three styles. Things that no emoji shows, counts, writing and "
+    "places in\nthe picture are beyond it"
+)
+
+# Of a recipe with a composition.
+COMPOSED_PROMPTS = """ A colour may stand before the thing (`blue cat, noto`), two things may be asked
+for (`cat and apple, noto`), and two or three of one (`two cats, noto`)."""
+
+COMPOSED = """ Pictures were composed while it learned: {pairs} show two
+icons and {counts} several of one; of the others {recoloured} were put into a colour that the caption names."""
+
+COMPOSED_BEYOND = """It draws what it was trained on: icons in three styles, alone, in twos and threes. Things that no
+emoji shows, greater numbers, writing and places in the picture are beyond it"""
 
 CLIP_SHEET = """![Three prompts along four trajectories](../../docs/pictures/emoji_video.png)
 
@@ -220,9 +234,19 @@ def left_out_groups(groups):
     return " and ".join(groups) or "none"
 
 
+def composed_texts(composition):
+    """What a composition changes in a card; a recipe names every share that it changes."""
+    if composition is None:
+        return {"prompts": "", "composed": "", "beyond": BEYOND}
+    shares = (("pairs", "pair", 0.15), ("counts", "count", 0.1), ("recoloured", "recolour", 0.3))
+    said = {name: percent(composition.get(f"{field}_probability", share)) for name, field, share in shares}
+    return {"prompts": COMPOSED_PROMPTS, "composed": COMPOSED.format(**said), "beyond": COMPOSED_BEYOND}
+
+
 def picture_card(recipe, figures, /, **parts):
     data = recipe["data"]
     return PICTURES.format(
+        **composed_texts(data.get("composition")),
         fluent=FLUENT,
         sheet=SHEET if CONTACT_SHEET.exists() else "",
         left_out=left_out_groups(data.get("left_out_groups", [])),

@@ -25,20 +25,21 @@ namespace {
 
 using Options = EvaluationSettings;
 
-constexpr int64_t kPictures = 200;  // of the split "train"
+constexpr int64_t kPictures = 200;     // of the split "train"
+constexpr int64_t kCompositions = 60;  // of each kind
 
-// The data and what of them was left out: of the recipe, where it lies beside the model or is named.
-void read_recipe(Options& o) {
+// The data and what of them was left out: of the recipe, where it lies beside the model or is named. What it composes.
+data::CompositionOptions read_recipe(Options& o) {
   o.config = recipe_path(o);
-  if (!o.config.empty()) {
-    train::Recipe recipe = train::Recipe::read(o.config);
-    if (o.data.empty()) o.data = recipe.data;
-    if (o.left_out_groups.empty()) o.left_out_groups = recipe.icons.left_out_groups;
-  }
+  if (o.config.empty()) return {};
+  train::Recipe recipe = train::Recipe::read(o.config);
+  if (o.data.empty()) o.data = recipe.data;
+  if (o.left_out_groups.empty()) o.left_out_groups = recipe.icons.left_out_groups;
+  return recipe.composition.value_or(data::CompositionOptions{});
 }
 
 Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline& pipeline,
-                      const std::vector<train::EvaluationPrompt>& prompts) {
+                      const std::vector<std::string>& prompts) {
   const GenerationSettings& s = o.sampling;
   SamplingWatch watch(s.quiet, int64_t(prompts.size()), "picture");
   Tensors all;
@@ -47,7 +48,7 @@ Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline
     diffusion::GenerationOptions now = sampling_options(s);
     now.negative_prompt.assign(batch, s.negative_prompt);
     for (size_t i = done; i < done + batch; ++i) {
-      now.prompt.push_back(prompts[i].prompt);
+      now.prompt.push_back(prompts[i]);
       now.generator.push_back(make_generator());
       now.generator.back()->manual_seed(uint64_t(*s.seed) + i);
     }
@@ -153,18 +154,26 @@ void print(const ordered_json& r) {
   std::cout << "background recognised              " << std::setw(10) << percent(r["self_check"]["background"])
             << "\nby chance, top-5                   " << std::setw(10) << percent(r["self_check"]["chance_top5"])
             << "\n";
+  if (r.contains("compositions")) print_compositions(r["compositions"]);
 }
 
 void evaluate_pictures(Options& o, const diffusion::StableDiffusionPipeline& pipeline) {
   const auto began = std::chrono::steady_clock::now();
-  read_recipe(o);
-  const auto icons = evaluation_icons(o, {});
+  const data::CompositionOptions composition = read_recipe(o);
+  const auto icons = evaluation_icons(o, {.background_probability = 0});
   const uint64_t seed = uint64_t(*o.sampling.seed);
   auto prompts = train::evaluation_prompts(*icons, o.count.value_or(kPictures), o.splits, seed);
+  const int64_t count = o.compositions.value_or(std::min(kCompositions, o.count.value_or(kPictures)));
+  const auto compositions = train::composition_prompts(*icons, count, seed);
+  std::vector<std::string> asked;
+  for (auto& it : prompts) asked.push_back(it.prompt);
+  for (auto& it : compositions) asked.push_back(it.prompt);
   autograd::NoGrad no_grad;
   auto again = [&](const Tensor& picture) { return round_trip(pipeline, picture); };
   train::IconJudge judge(icons, again);
-  Tensors pictures = make_pictures(o, pipeline, prompts);
+  Tensors pictures = make_pictures(o, pipeline, asked);
+  const Tensors composed(pictures.begin() + int64_t(prompts.size()), pictures.end());
+  pictures.resize(prompts.size());
 
   ordered_json report = evaluation_report(o, pipeline, *icons);
   report["pictures"] = pictures.size();
@@ -181,8 +190,13 @@ void evaluate_pictures(Options& o, const diffusion::StableDiffusionPipeline& pip
   report["self_check"] = {{"rows", rows},
                           {"background", rounded(train::background_check(judge, kChecked, seed))},
                           {"chance_top5", rounded(5 * double(styles.size()) / double(icons->size()))}};
+  if (!compositions.empty())
+    report["compositions"] = composition_report(std::make_shared<data::ComposedIcons>(icons, composition), compositions,
+                                                composed, seed, again);
   report["seconds"] = rounded(seconds_since(began), 1);
-  write_evaluation_sheet(o, pictures.size(), 8, [&](size_t i) { return SheetPicture{pictures[i], prompts[i].prompt}; });
+  write_evaluation_sheet(o, asked.size(), 8, [&](size_t i) {
+    return SheetPicture{i < pictures.size() ? pictures[i] : composed[i - pictures.size()], asked[i]};
+  });
   report["prompts"] = each_prompt(judge, prompts, pictures);
   hand_over(o, report, print);
 }
@@ -220,6 +234,11 @@ void add_eval(CLI::App& program) {
       ->add_option("--count", o->count,
                    "How many captions of the split train (200), or for clips of each split at most (60)")
       ->check(CLI::Range(1, 1000000));
+  command
+      ->add_option("--compositions", o->compositions,
+                   "How many prompts each that put things together (colours, pairs, counts), of a model of pictures; "
+                   "60, or --count where that is less; 0: none")
+      ->check(CLI::Range(0, 1000000));
   command->add_option("--sheet", o->sheet, "A picture with uncurated pictures and their prompts");
   command->add_option("--sheet-pictures", o->sheet_pictures, "How many of them")
       ->capture_default_str()

@@ -2,14 +2,16 @@
 #pragma once
 #include "apps/cli/contact_sheet.h"
 #include "apps/cli/generation.h"
-#include "scaffolding/data/icon_dataset.h"
+#include "scaffolding/data/composed_icons.h"
+#include "scaffolding/train/evaluation/composition_judge.h"
 
 namespace sf::cli {
 
 struct EvaluationSettings {
   std::string data, config, sheet, output;
   std::vector<std::string> splits{"train", "heldout_combo"}, left_out_groups, styles;
-  std::optional<int64_t> count;  // absent: 200 pictures, or 60 clips
+  std::optional<int64_t> count;         // absent: 200 pictures, or 60 clips
+  std::optional<int64_t> compositions;  // prompts of each kind; absent: 60, or count where that is less
   int64_t sheet_pictures = 48;
   GenerationSettings sampling;
 };
@@ -31,6 +33,12 @@ void hand_over(const EvaluationSettings& settings, const nlohmann::ordered_json&
 
 double rounded(double value, double places = 4);
 std::string percent(const nlohmann::ordered_json& share);
+
+// What a model makes of prompts that put things together. round_trip: a picture as its autoencoder gives it back.
+nlohmann::ordered_json composition_report(const std::shared_ptr<const data::ComposedIcons>& composed,
+                                          const std::vector<train::CompositionPrompt>& prompts, const Tensors& pictures,
+                                          uint64_t seed, const std::function<Tensor(const Tensor&)>& round_trip);
+void print_compositions(const nlohmann::ordered_json& report);
 
 // Measures a model of clips, and prints or writes what is found.
 void evaluate_clips(EvaluationSettings& settings, const diffusion::ToraPipeline& pipeline);

@@ -49,6 +49,25 @@ const std::vector<NamedColour>& background_colours() {
   return colours;
 }
 
+std::string two_colours(const std::string& top, const std::string& bottom) { return top + " to " + bottom; }
+
+IconGround random_ground(double plain, double gradient, SampleRandom& random) {
+  const auto& colours = background_colours();
+  const auto any_colour = [&] { return random.below(int64_t(colours.size())); };
+  const double background = random.uniform();
+  if (background < plain) {
+    const NamedColour& colour = colours[size_t(any_colour())];
+    return {colour.rgb, colour.rgb, colour.name};
+  }
+  if (background < plain + gradient) {
+    const int64_t first = any_colour(), further = 1 + random.below(int64_t(colours.size()) - 1);
+    const NamedColour &top = colours[size_t(first)],
+                      &bottom = colours[size_t((first + further) % int64_t(colours.size()))];
+    return {top.rgb, bottom.rgb, two_colours(top.name, bottom.name)};
+  }
+  return {colours[0].rgb, colours[0].rgb, {}};
+}
+
 std::string icon_prompt(const std::string& caption, const std::string& style, const std::string& background) {
   return caption + (style.empty() ? "" : ", " + style) +
          (background.empty() ? "" : ", on a " + background + " background");
@@ -84,7 +103,7 @@ Tensor IconDataset::picture(int64_t index, const std::array<uint8_t, 3>& backgro
   return (*floats)(rgb, unused);
 }
 
-std::string IconDataset::prompt(int64_t index, const std::string& background, SampleRandom& random) const {
+std::string IconDataset::subject(int64_t index, SampleRandom& random) const {
   const Icon& it = icon(index);
   std::string subject = it.caption;
   if (!it.keywords.empty() && random.uniform() < options_.keyword_probability) {
@@ -94,7 +113,12 @@ std::string IconDataset::prompt(int64_t index, const std::string& background, Sa
     subject = words[0];
     for (size_t i = 1; i < count; ++i) subject += ", " + words[i];
   }
-  return icon_prompt(subject, random.uniform() < options_.style_dropout ? "" : it.style, background);
+  return subject;
+}
+
+std::string IconDataset::prompt(int64_t index, const std::string& background, SampleRandom& random) const {
+  const std::string what = subject(index, random);
+  return icon_prompt(what, random.uniform() < options_.style_dropout ? "" : icon(index).style, background);
 }
 
 Sample IconDataset::get(int64_t index, SampleRandom& random) const {

@@ -18,6 +18,15 @@ struct NamedColour {
 // The backgrounds that prompts can name; white, the first, is also what a prompt without one means.
 const std::vector<NamedColour>& background_colours();
 
+// What an icon stands on, and how its caption names that.
+struct IconGround {
+  std::array<uint8_t, 3> top{255, 255, 255}, bottom{255, 255, 255};  // alike where it is plain
+  std::string name;                                                  // "blue", "blue to pink"; empty for white
+};
+// A named colour with probability `plain`, one that goes to another with `gradient`, else white that is not named.
+IconGround random_ground(double plain, double gradient, SampleRandom& random);
+std::string two_colours(const std::string& top, const std::string& bottom);  // "blue to pink"
+
 struct IconOptions {
   std::vector<std::string> splits;           // empty: all
   std::vector<std::string> left_out_groups;  // "Symbols", "Flags"
@@ -50,6 +59,7 @@ class IconDataset : public Dataset {
   const Icon& icon(int64_t index) const;
   Tensor drawing(int64_t index) const;  // with its transparency, in the file's size: uint8 [4, H, W]
   Tensor picture(int64_t index, const std::array<uint8_t, 3>& background) const;  // float32 [3, size, size] in [-1, 1]
+  std::string subject(int64_t index, SampleRandom& random) const;  // its caption, or some of its keywords
   std::string prompt(int64_t index, const std::string& background, SampleRandom& random) const;
   std::vector<std::string> texts() const;  // every prompt part once: what a tokenizer is trained on
   const IconOptions& options() const { return options_; }

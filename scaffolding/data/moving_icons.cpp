@@ -98,8 +98,6 @@ Tensor composed(const Drawn& icon, int64_t side, const std::vector<IconPlace>& p
   return clip;
 }
 
-std::string two_colours(const std::string& top, const std::string& bottom) { return top + " to " + bottom; }
-
 bool is_probability(double p) { return p >= 0 && p <= 1; }
 
 }  // namespace
@@ -124,20 +122,7 @@ MovingIcons::MovingIcons(std::shared_ptr<const IconDataset> icons, MovingIconOpt
 }
 
 IconGround MovingIcons::ground(SampleRandom& random) const {
-  const auto& colours = background_colours();
-  const auto any_colour = [&] { return random.below(int64_t(colours.size())); };
-  const double background = random.uniform(), plain = icons_->options().background_probability;
-  if (background < plain) {
-    const NamedColour& colour = colours[size_t(any_colour())];
-    return {colour.rgb, colour.rgb, colour.name};
-  }
-  if (background < plain + options_.gradient_probability) {
-    const int64_t first = any_colour(), further = 1 + random.below(int64_t(colours.size()) - 1);
-    const NamedColour &top = colours[size_t(first)],
-                      &bottom = colours[size_t((first + further) % int64_t(colours.size()))];
-    return {top.rgb, bottom.rgb, two_colours(top.name, bottom.name)};
-  }
-  return {colours[0].rgb, colours[0].rgb, {}};
+  return random_ground(icons_->options().background_probability, options_.gradient_probability, random);
 }
 
 Sample MovingIcons::get(int64_t index, SampleRandom& random) const {

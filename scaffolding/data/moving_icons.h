@@ -24,12 +24,6 @@ struct IconPlace {
   bool operator==(const IconPlace&) const = default;
 };
 
-// What a clip's icon stands on, and how its caption names that.
-struct IconGround {
-  transforms::Colour top, bottom;  // alike where it is plain
-  std::string name;                // "blue", "blue to pink"; empty for white that is not named
-};
-
 class MovingIcons final : public Dataset {
  public:
   // ValueError for sizes that cannot be, and probabilities that are none.

@@ -44,7 +44,7 @@ bool train_autoencoder(const TextToImageRun& run) {
   models::AutoencoderKL vae(config);
   load_pretrained(run, "vae", vae);
   run.move(vae);
-  StageTraining stage(run, o, "autoencoder", uint64_t(run.recipe.seed), vae, run.icons);
+  StageTraining stage(run, o, "autoencoder", uint64_t(run.recipe.seed), vae, run.pictures());
   stage.options.run.eval_steps = o.checkpointing_steps;
   stage.options.evaluate = [&] {
     return std::map<std::string, double>{{"psnr", measure(vae, run.device, *run.icons, 64).psnr}};

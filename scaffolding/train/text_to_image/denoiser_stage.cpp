@@ -10,6 +10,7 @@
 #include "scaffolding/train/text_to_image/cached_latents.h"
 #include "scaffolding/train/text_to_image/sample_grid.h"
 #include "scaffolding/train/text_to_image/text_encoder_stage.h"
+#include "scaffolding/train/text_to_image/training_latents.h"
 
 namespace sf::train {
 
@@ -18,8 +19,9 @@ TextToImageModel::TextToImageModel(models::CLIPTextConfig text, models::UNet2DCo
 
 bool train_tokenizer(const TextToImageRun& run) {
   if (run.done("pipeline/tokenizer/vocab.json")) return true;
-  auto tokenizer = tokenizers::train_bpe(
-      run.icons->texts(), {.vocab_size = run.recipe.vocab_size, .model_max_length = run.recipe.max_tokens});
+  auto tokenizer =
+      tokenizers::train_bpe(run.composed ? run.composed->texts() : run.icons->texts(),
+                            {.vocab_size = run.recipe.vocab_size, .model_max_length = run.recipe.max_tokens});
   tokenizer.save_pretrained(run.place("pipeline/tokenizer"));
   run.tell("tokenizer: " + std::to_string(tokenizer.size()) + " tokens");
   return true;
@@ -27,7 +29,7 @@ bool train_tokenizer(const TextToImageRun& run) {
 
 bool cache_latents(const TextToImageRun& run) {
   const char* file = "latents.safetensors";
-  if (run.done(file)) return true;
+  if (run.composed || run.done(file)) return true;
   auto model = models::load_model(run.place("pipeline/vae"));
   auto& vae = dynamic_cast<models::AutoencoderKL&>(*model);
   run.move(vae);
@@ -61,9 +63,9 @@ bool train_denoiser(const TextToImageRun& run) {
   TextToImageModel model = make_model(run, *tokenizer);
   run.move(model);
   auto scheduler = run.recipe.make_scheduler();
+  const TrainingLatents latents(run);
   StageTraining stage(
-      run, o, "denoiser", uint64_t(run.recipe.seed) + 1, model,
-      std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors")),
+      run, o, "denoiser", uint64_t(run.recipe.seed) + 1, model, latents.dataset(),
       {{nn::parameters(model.unet), o.learning_rate}, {nn::parameters(model.text_encoder), o.text_learning_rate}});
   const diffusion::TrainingOptions objective = o.objective();
   SampleGrid samples(run, tokenizer);
@@ -72,7 +74,7 @@ bool train_denoiser(const TextToImageRun& run) {
   };
   const bool done = stage.train(
       [&](data::Batch& batch) {
-        auto todo = diffusion::training_batch(*scheduler, batch.image, objective);
+        auto todo = diffusion::training_batch(*scheduler, latents.of(batch), objective);
         std::vector<std::string> prompts = batch.caption;
         for (size_t i = 0; i < prompts.size(); ++i)
           if (todo.dropped && todo.dropped.data<bool>()[i]) prompts[i].clear();

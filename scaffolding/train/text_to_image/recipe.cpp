@@ -20,6 +20,26 @@ Object ints(std::initializer_list<int64_t> values) {
   return Object::container(Object::List, std::move(items));
 }
 
+data::CompositionOptions read_composition(const std::string& who, const Object& dict) {
+  data::CompositionOptions o;
+  read_recipe_part(who,
+                   {{"pair_probability", &o.pair_probability},
+                    {"count_probability", &o.count_probability},
+                    {"recolour_probability", &o.recolour_probability},
+                    {"name_colour_probability", &o.name_colour_probability},
+                    {"detail_dropout", &o.detail_dropout},
+                    {"variation_probability", &o.variation_probability},
+                    {"rotation", &o.rotation},
+                    {"smallest", &o.smallest},
+                    {"hue_jitter", &o.hue_jitter},
+                    {"mirror_probability", &o.mirror_probability},
+                    {"gradient_probability", &o.gradient_probability},
+                    {"background_jitter", &o.background_jitter}},
+                   dict);
+  o.check(who);
+  return o;
+}
+
 }  // namespace
 
 Recipe Recipe::read(const std::string& path) {
@@ -38,6 +58,7 @@ Recipe Recipe::read(const std::string& path) {
                        {"denoiser_training", &denoiser}},
                       {{"seed", &r.seed}}, file);
   auto& icons = r.icons;
+  Object composition;
   read_recipe_part(path + ": data",
                    {{"path", &r.data},
                     {"splits", &icons.splits},
@@ -45,8 +66,13 @@ Recipe Recipe::read(const std::string& path) {
                     {"size", &icons.size},
                     {"background_probability", &icons.background_probability},
                     {"keyword_probability", &icons.keyword_probability},
-                    {"style_dropout", &icons.style_dropout}},
+                    {"style_dropout", &icons.style_dropout},
+                    {"composition", &composition}},
                    data);
+  if (data.find("composition")) {
+    check_recipe_object(path + ": data", "composition", composition);
+    r.composition = read_composition(path + ": data: composition", composition);
+  }
   read_recipe_part(path + ": tokenizer", {{"vocab_size", &r.vocab_size}, {"max_tokens", &r.max_tokens}}, tokenizer);
   read_recipe_part(path + ": autoencoder_training", r.autoencoder.fields(), autoencoder);
   read_recipe_part(path + ": text_encoder_training", r.text_encoder_training.fields(), text_encoder_training);

@@ -1,7 +1,7 @@
 // Recipe: everything that decides a text-to-image model trained from captioned icons: the data, the configs of its
 // parts, and how long and with what each stage is trained. Read from JSON (models/emoji-128/train.json).
 #pragma once
-#include "scaffolding/data/icon_dataset.h"
+#include "scaffolding/data/composed_icons.h"
 #include "scaffolding/diffusion/schedulers/scheduler.h"
 #include "scaffolding/train/stage_recipe.h"
 
@@ -15,6 +15,8 @@ struct IconDenoiserRecipe : DenoiserRecipe {
 struct Recipe {
   std::string data;  // the tar; relative to the recipe's folder
   data::IconOptions icons;
+  // Present: every picture is composed when it is asked for, and encoded then. Absent: icons as they are, encoded once.
+  std::optional<data::CompositionOptions> composition;
   int64_t seed = 0, vocab_size = 4096, max_tokens = 32;
   io::Object vae, text_encoder, unet, scheduler;  // configs, as their config.json
   AutoencoderRecipe autoencoder;

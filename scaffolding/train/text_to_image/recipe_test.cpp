@@ -41,6 +41,33 @@ TEST(Recipe, WithoutDecayTheRateFollowsACosine) {
   EXPECT_NEAR(got[4], 0, 1e-12);
 }
 
+TEST(Recipe, CompositionsAreReadAndCheckedByTheirNames) {
+  const std::string examples = std::string(SF_SOURCE_DIR) + "/examples/icons_further.json";
+  const Recipe recipe = Recipe::read(examples);
+  ASSERT_TRUE(recipe.composition);
+  EXPECT_GT(recipe.composition->pair_probability, 0);
+  EXPECT_FALSE(Recipe::read(std::string(SF_SOURCE_DIR) + "/models/emoji-128/train.json").composition);
+  std::ifstream file(examples);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const auto refused = [&](const std::string& composition) -> std::string {
+    const auto begin = text.find("\"composition\": ") + 15, end = text.find('}', begin) + 1;
+    const std::string path = ::testing::TempDir() + "composition.json";
+    std::ofstream(path) << text.substr(0, begin) + composition + text.substr(end);
+    try {
+      Recipe::read(path);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused("{}"), "");
+  for (auto [composition, said] : {std::pair{R"({"pairs": 1})", "data: composition: has no field 'pairs'"},
+                                   std::pair{R"({"smallest": 2})", "data: composition: smallest must be 0.1 to 1"},
+                                   std::pair{R"([1])", "data: must have an object 'composition'"},
+                                   std::pair{R"({"rotation": "much"})", "rotation"}})
+    EXPECT_NE(refused(composition).find(said), std::string::npos) << composition << ": " << refused(composition);
+}
+
 TEST(Recipe, ShippedRecipeIsReadAndADecayLongerThanTheRunRefused) {
   std::string path = std::string(SF_SOURCE_DIR) + "/models/emoji-128/train.json";
   Recipe recipe = Recipe::read(path);

@@ -5,7 +5,7 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/pretrained.h"
 #include "scaffolding/train/stage_training.h"
-#include "scaffolding/train/text_to_image/cached_latents.h"
+#include "scaffolding/train/text_to_image/training_latents.h"
 
 namespace sf::train {
 
@@ -56,19 +56,19 @@ bool train_text_encoder(const TextToImageRun& run) {
   if (run.done("pipeline/text_encoder/config.json")) return true;
   const StageRecipe& o = run.recipe.text_encoder_training;
   auto tokenizer = tokenizers::CLIPTokenizer::from_pretrained(run.place("pipeline/tokenizer"));
-  auto latents = std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors"));
+  const TrainingLatents latents(run);
   manual_seed(uint64_t(run.recipe.seed) + 2);
-  TextToLatents model(text_encoder_config(run.recipe, tokenizer), latents->channels(), latents->side());
+  TextToLatents model(text_encoder_config(run.recipe, tokenizer), latents.channels(), latents.side());
   load_pretrained(run, "text_encoder", model.text_encoder);
   if (o.max_steps == 0) {
     models::save_model(model.text_encoder, run.place("pipeline/text_encoder"));
     return true;
   }
   run.move(model);
-  StageTraining stage(run, o, "text_encoder", uint64_t(run.recipe.seed) + 2, model, latents);
+  StageTraining stage(run, o, "text_encoder", uint64_t(run.recipe.seed) + 2, model, latents.dataset());
   const bool done = stage.train(
       [&](data::Batch& batch) {
-        return Tensors{token_ids(tokenizer, batch.caption), batch.image};
+        return Tensors{token_ids(tokenizer, batch.caption), latents.of(batch)};
       },
       [&](const Tensors& in) {
         auto [whole, patches] = model(in[0]);

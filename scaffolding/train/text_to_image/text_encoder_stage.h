@@ -12,7 +12,7 @@
 namespace sf::train {
 
 // Trains until recipe.text_encoder_training.max_steps and writes pipeline/text_encoder. True where that is there
-// already. False when SIGINT stopped it: the next call goes on. Needs the tokenizer and the cached latents.
+// already. False when SIGINT stopped it: the next call goes on. Needs the tokenizer and the latents.
 bool train_text_encoder(const TextToImageRun& run);
 
 // Latents from prompts, twice: from the vector of the end token, which sums the prompt up, and from the last kPatches
