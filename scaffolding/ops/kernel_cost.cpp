@@ -86,7 +86,7 @@ struct Costs {
   }
   void of(const PreparedConvForward& p) {
     of(p.conv);
-    views(p.mean, p.rstd, p.norm_weight, p.norm_bias);
+    views(p.mean, p.rstd, p.norm_weight, p.norm_bias, p.slopes, p.second);
   }
   void of(const ConvBackwardData& c) {
     views(c.dy, c.weight, c.dx);

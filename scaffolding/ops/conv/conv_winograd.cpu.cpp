@@ -62,9 +62,24 @@ static bool is_shift(const ConvForward& f) {
   return f.residual && f.residual.sizes[2] == 1 && f.residual.sizes[3] == 1 && f.y.sizes[2] * f.y.sizes[3] > 1;
 }
 
+// Numbers from pixel to pixel of channels-last memory, of which a tensor may be some channels.
+SF_INLINE int64_t pixel_of(const TensorView& t) {
+  for (int d = 3; d >= 2; --d)
+    if (t.sizes[d] != 1) return d == 3 ? t.strides[3] : t.strides[2] / t.sizes[3];
+  return t.sizes[0] != 1 ? t.strides[0] : t.sizes[1];
+}
+
 static void forward_prepared(const PreparedConvForward& p) {
   const ConvForward& f = p.conv;
-  const Image<float> x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1]};
+  Finish finish{};
+  if (p.finished) {
+    finish = {pixel_of(f.y), 0, 0, nullptr, nullptr, p.scale, p.residual_scale};
+    if (f.residual) finish.residual_pixel = pixel_of(f.residual);
+    if (p.slopes) finish.slopes = p.slopes.as<const float>();
+    if (p.second) finish.second = p.second.as<const float>(), finish.second_pixel = pixel_of(p.second);
+  }
+  const Image<float> x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1],
+                       1,                     p.finished ? pixel_of(f.x) : 0};
   const Output<float> y{f.y.as<float>(),
                         f.y.sizes[2],
                         f.y.sizes[3],
@@ -73,7 +88,9 @@ static void forward_prepared(const PreparedConvForward& p) {
                         kFloat32,
                         f.residual && !is_shift(f) ? f.residual.as<const float>() : nullptr,
                         f.act,
-                        is_shift(f) ? f.residual.as<const float>() : nullptr};
+                        is_shift(f) ? f.residual.as<const float>() : nullptr,
+                        1,
+                        p.finished ? &finish : nullptr};
   Preparation prepared{p.repeat};
   if (p.mean) {
     float* folded = static_cast<float*>(scratch(size_t(2 * x.batch * x.channels) * 4, kSlotY));
@@ -81,7 +98,7 @@ static void forward_prepared(const PreparedConvForward& p) {
     prepared.gain = folded, prepared.offset = folded + x.batch * x.channels;
   }
   convolve<float>(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]},
-                  &prepared);
+                  p.mean || p.repeat > 1 ? &prepared : nullptr);
 }
 
 template <class T> static void backward_data_laid(const ConvBackwardData& f, const T* dy, T* dx) {
@@ -106,7 +123,24 @@ static bool supports_forward(const ConvForward& f) {
   const bool halves = !floats && bf16_image(f.x) && bf16_image(f.y) && bf16_image(f.residual);
   return (floats || halves) && shape_ok(f.weight, f.shape) && worth(f.y);
 }
+// Some channels of channels-last memory.
+static bool float_pixels(const TensorView& t) {
+  if (t.ndim != 4 || t.dtype != kFloat32 || (t.sizes[1] != 1 && t.strides[1] != 1)) return false;
+  int64_t pixel = pixel_of(t);
+  for (int d : {3, 2, 0}) {
+    if (t.sizes[d] != 1 && t.strides[d] != pixel) return false;
+    pixel *= t.sizes[d];
+  }
+  return pixel_of(t) >= t.sizes[1];
+}
+static bool supports_finished(const PreparedConvForward& f) {
+  const ConvForward& c = f.conv;
+  return !f.mean && float_pixels(c.x) && (f.repeat == 1 || c.x.is_channels_last()) && float_pixels(c.y) &&
+         (!c.residual || float_pixels(c.residual)) && (!f.second || float_pixels(f.second)) &&
+         (!c.bias || c.bias.dtype == kFloat32) && shape_ok(c.weight, c.shape) && worth(c.y);
+}
 static bool supports_prepared(const PreparedConvForward& f) {
+  if (f.finished) return supports_finished(f);
   auto last = [](const TensorView& t) { return !t || t.is_channels_last(); };
   return f.conv.x.dtype == kFloat32 && f.conv.x.ndim == 4 && last(f.conv.x) && last(f.conv.y) &&
          last(f.conv.residual) && supports_forward(f.conv);
