@@ -12,6 +12,7 @@
 #include "scaffolding/ops/copy/kernel.h"
 #include "scaffolding/ops/dropout/kernel.h"
 #include "scaffolding/ops/factory/kernel.h"
+#include "scaffolding/ops/fused/finished_conv/kernel.h"
 #include "scaffolding/ops/fused/glu/kernel.h"
 #include "scaffolding/ops/fused/linear_act/kernel.h"
 #include "scaffolding/ops/fused/linear_add/kernel.h"
@@ -86,7 +87,11 @@ struct Costs {
   }
   void of(const PreparedConvForward& p) {
     of(p.conv);
-    views(p.mean, p.rstd, p.norm_weight, p.norm_bias, p.slopes, p.second);
+    views(p.mean, p.rstd, p.norm_weight, p.norm_bias);
+  }
+  void of(const FinishedConvForward& f) {
+    of(f.conv);
+    views(f.slopes, f.second);
   }
   void of(const ConvBackwardData& c) {
     views(c.dy, c.weight, c.dx);
@@ -204,7 +209,7 @@ std::map<const KernelTableBase*, Reader> make_readers() {
   std::map<const KernelTableBase*, Reader> m;
   auto add = [&]<class... Args>(const KernelTable<Args>&... table) { ((m[&table] = read<Args>), ...); };
   add(gemm, linear_gradient, linear_add_kernel, mlp_hidden, mlp_hidden_gradient, gated_linear, scaled_product,
-      conv_forward, prepared_conv_forward, conv_backward_data, conv_backward_weights, attention_forward,
+      conv_forward, prepared_conv_forward, finished_conv_forward, conv_backward_data, conv_backward_weights, attention_forward,
       attention_backward, batch_norm_forward, batch_norm_backward, group_norm_forward, group_norm_backward,
       layer_norm_forward, layer_norm_backward, rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward,
       glu_forward, glu_backward, scale_rows, copy_kernel, fill_kernel, apply_mask_kernel, where_kernel, reduce_kernel,

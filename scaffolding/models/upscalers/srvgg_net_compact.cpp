@@ -6,7 +6,7 @@
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/nn/activation.h"
 #include "scaffolding/nn/streaming/residence.h"
-#include "scaffolding/ops/fused/prepared_conv/finished_conv.h"
+#include "scaffolding/ops/fused/finished_conv/finished_conv.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {

@@ -12,6 +12,7 @@
 #if defined(SF_ISA_PRIORITY) && \
     (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
 #include "scaffolding/ops/conv/winograd_calls.h"
+#include "scaffolding/ops/fused/finished_conv/kernel.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -62,24 +63,9 @@ static bool is_shift(const ConvForward& f) {
   return f.residual && f.residual.sizes[2] == 1 && f.residual.sizes[3] == 1 && f.y.sizes[2] * f.y.sizes[3] > 1;
 }
 
-// Numbers from pixel to pixel of channels-last memory, of which a tensor may be some channels.
-SF_INLINE int64_t pixel_of(const TensorView& t) {
-  for (int d = 3; d >= 2; --d)
-    if (t.sizes[d] != 1) return d == 3 ? t.strides[3] : t.strides[2] / t.sizes[3];
-  return t.sizes[0] != 1 ? t.strides[0] : t.sizes[1];
-}
-
 static void forward_prepared(const PreparedConvForward& p) {
   const ConvForward& f = p.conv;
-  Finish finish{};
-  if (p.finished) {
-    finish = {pixel_of(f.y), 0, 0, nullptr, nullptr, p.scale, p.residual_scale};
-    if (f.residual) finish.residual_pixel = pixel_of(f.residual);
-    if (p.slopes) finish.slopes = p.slopes.as<const float>();
-    if (p.second) finish.second = p.second.as<const float>(), finish.second_pixel = pixel_of(p.second);
-  }
-  const Image<float> x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1],
-                       1,                     p.finished ? pixel_of(f.x) : 0};
+  const Image<float> x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1]};
   const Output<float> y{f.y.as<float>(),
                         f.y.sizes[2],
                         f.y.sizes[3],
@@ -88,9 +74,7 @@ static void forward_prepared(const PreparedConvForward& p) {
                         kFloat32,
                         f.residual && !is_shift(f) ? f.residual.as<const float>() : nullptr,
                         f.act,
-                        is_shift(f) ? f.residual.as<const float>() : nullptr,
-                        1,
-                        p.finished ? &finish : nullptr};
+                        is_shift(f) ? f.residual.as<const float>() : nullptr};
   Preparation prepared{p.repeat};
   if (p.mean) {
     float* folded = static_cast<float*>(scratch(size_t(2 * x.batch * x.channels) * 4, kSlotY));
@@ -98,7 +82,38 @@ static void forward_prepared(const PreparedConvForward& p) {
     prepared.gain = folded, prepared.offset = folded + x.batch * x.channels;
   }
   convolve<float>(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]},
-                  p.mean || p.repeat > 1 ? &prepared : nullptr);
+                  &prepared);
+}
+
+// Numbers from pixel to pixel of channels-last memory, of which a tensor may be some channels.
+SF_INLINE int64_t pixel_of(const TensorView& t) {
+  for (int d = 3; d >= 2; --d)
+    if (t.sizes[d] != 1) return d == 3 ? t.strides[3] : t.strides[2] / t.sizes[3];
+  return t.sizes[0] != 1 ? t.strides[0] : t.sizes[1];
+}
+
+static void forward_finished(const FinishedConvForward& p) {
+  const ConvForward& f = p.conv;
+  Finish finish{pixel_of(f.y), 0, 0, nullptr, nullptr, p.scale, p.residual_scale};
+  if (f.residual) finish.residual_pixel = pixel_of(f.residual);
+  if (p.slopes) finish.slopes = p.slopes.as<const float>();
+  if (p.second) finish.second = p.second.as<const float>(), finish.second_pixel = pixel_of(p.second);
+  const Image<float> x{
+      f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1], 1, pixel_of(f.x)};
+  const Output<float> y{f.y.as<float>(),
+                        f.y.sizes[2],
+                        f.y.sizes[3],
+                        f.y.sizes[1],
+                        f.bias ? f.bias.data : nullptr,
+                        kFloat32,
+                        f.residual ? f.residual.as<const float>() : nullptr,
+                        Activation::None,
+                        nullptr,
+                        1,
+                        &finish};
+  const Preparation prepared{p.repeat};
+  convolve<float>(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]},
+                  p.repeat > 1 ? &prepared : nullptr);
 }
 
 template <class T> static void backward_data_laid(const ConvBackwardData& f, const T* dy, T* dx) {
@@ -123,6 +138,11 @@ static bool supports_forward(const ConvForward& f) {
   const bool halves = !floats && bf16_image(f.x) && bf16_image(f.y) && bf16_image(f.residual);
   return (floats || halves) && shape_ok(f.weight, f.shape) && worth(f.y);
 }
+static bool supports_prepared(const PreparedConvForward& f) {
+  auto last = [](const TensorView& t) { return !t || t.is_channels_last(); };
+  return f.conv.x.dtype == kFloat32 && f.conv.x.ndim == 4 && last(f.conv.x) && last(f.conv.y) &&
+         last(f.conv.residual) && supports_forward(f.conv);
+}
 // Some channels of channels-last memory.
 static bool float_pixels(const TensorView& t) {
   if (t.ndim != 4 || t.dtype != kFloat32 || (t.sizes[1] != 1 && t.strides[1] != 1)) return false;
@@ -133,17 +153,11 @@ static bool float_pixels(const TensorView& t) {
   }
   return pixel_of(t) >= t.sizes[1];
 }
-static bool supports_finished(const PreparedConvForward& f) {
+static bool supports_finished(const FinishedConvForward& f) {
   const ConvForward& c = f.conv;
-  return !f.mean && float_pixels(c.x) && (f.repeat == 1 || c.x.is_channels_last()) && float_pixels(c.y) &&
+  return float_pixels(c.x) && (f.repeat == 1 || c.x.is_channels_last()) && float_pixels(c.y) &&
          (!c.residual || float_pixels(c.residual)) && (!f.second || float_pixels(f.second)) &&
          (!c.bias || c.bias.dtype == kFloat32) && shape_ok(c.weight, c.shape) && worth(c.y);
-}
-static bool supports_prepared(const PreparedConvForward& f) {
-  if (f.finished) return supports_finished(f);
-  auto last = [](const TensorView& t) { return !t || t.is_channels_last(); };
-  return f.conv.x.dtype == kFloat32 && f.conv.x.ndim == 4 && last(f.conv.x) && last(f.conv.y) &&
-         last(f.conv.residual) && supports_forward(f.conv);
 }
 static bool supports_data(const ConvBackwardData& f) {
   const bool floats = float_image(f.dy) && float_image(f.dx), halves = !floats && bf16_image(f.dy) && bf16_image(f.dx);
@@ -155,6 +169,8 @@ static bool supports_data(const ConvBackwardData& f) {
 SF_KERNEL(conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward, SF_ISA::supports_forward)
 SF_KERNEL(prepared_conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward_prepared,
           SF_ISA::supports_prepared)
+SF_KERNEL(finished_conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward_finished,
+          SF_ISA::supports_finished)
 SF_KERNEL(conv_backward_data, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::backward_data,
           SF_ISA::supports_data)
 

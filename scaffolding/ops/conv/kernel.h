@@ -29,18 +29,12 @@ struct ConvForward {
 
 // A convolution whose input is prepared on the way, so that it is never in memory as a whole: conv.x[N, C, H, W] is
 // read as silu(group_norm(x)) where mean is given, and each of its pixels `repeat` times in either direction. All
-// activations are channels-last. Or one whose result is finished on the way (finished): then conv.act is None, and
-//   y = scale * prelu(conv(x, weight) + bias, slopes) + residual_scale * residual + second
-// and x, y, residual and second may be some channels of wider channels-last tensors. Providers are for cases worth it.
+// activations are channels-last. Providers are for cases worth it.
 struct PreparedConvForward {
   ConvForward conv;
   int64_t repeat = 1, groups = 1;
   TensorView mean, rstd;              // [N, groups], as group_norm's, in float32, or undefined
   TensorView norm_weight, norm_bias;  // [C], float32, contiguous
-  bool finished = false;
-  TensorView slopes;  // [O], float32, contiguous: of negative numbers; undefined: 1
-  TensorView second;  // y's shape, or undefined
-  float scale = 1, residual_scale = 1;
 };
 
 // dx = the gradient of x. The sizes of dx decide the output: for a transposed convolution, call this with dy = its

@@ -1,13 +1,15 @@
-#include "scaffolding/ops/fused/prepared_conv/finished_conv.h"
+#include "scaffolding/ops/fused/finished_conv/finished_conv.h"
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/meta_memory.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/ops/conv/kernel.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/fused/finished_conv/kernel.h"
 
 namespace sf {
+
+constinit KernelTable<FinishedConvForward> finished_conv_forward{"finished_conv_forward"};
 
 bool conv2d_finished_into(const Tensor& y, const Tensor& input, const Tensor& weight, const Tensor& bias,
                           const ConvFinish& f) {
@@ -28,13 +30,12 @@ bool conv2d_finished_into(const Tensor& y, const Tensor& input, const Tensor& we
   if (input.dtype() != kFloat32 || !(weight.is_contiguous() || weight.is_contiguous(MemoryFormat::ChannelsLast)))
     return false;
   const Tensor b = bias ? contiguous(bias) : bias, slopes = f.slopes ? contiguous(f.slopes) : f.slopes;
-  PreparedConvForward p{.repeat = f.repeat, .finished = true, .scale = float(f.scale)};
-  p.residual_scale = float(f.residual_scale);
+  FinishedConvForward p{.repeat = f.repeat, .scale = float(f.scale), .residual_scale = float(f.residual_scale)};
   p.conv.x = input, p.conv.weight = weight, p.conv.bias = b, p.conv.residual = f.residual, p.conv.y = y;
   p.conv.shape.padding[0] = p.conv.shape.padding[1] = 1;
   p.slopes = slopes, p.second = f.second;
-  auto kernel = prepared_conv_forward.find(input.device(), p);
-  if (!kernel || !prepared_conv_forward.find(MetaMemory::kernels_of(input.device()), p)) return false;
+  auto kernel = finished_conv_forward.find(input.device(), p);
+  if (!kernel || !finished_conv_forward.find(MetaMemory::kernels_of(input.device()), p)) return false;
   kernel(p);
   return true;
 }
