@@ -60,16 +60,17 @@ std::vector<Job> jobs_of(const Options& o, int64_t scale) {
     SF_CHECK(!fs::equivalent(picture, jobs.back().to, error), "--output: '", picture,
              "' is the picture itself; name another file");
     for (size_t i = 0; i + 1 < jobs.size(); ++i)
-      SF_CHECK(jobs[i].to != jobs.back().to, "--output: '", jobs.back().to, "' is where both '", jobs[i].from, "' and '",
-               picture, "' would go; --output \"{name}_large.png\" tells them apart");
+      SF_CHECK(jobs[i].to != jobs.back().to, "--output: '", jobs.back().to, "' is where both '", jobs[i].from,
+               "' and '", picture, "' would go; --output \"{name}_large.png\" tells them apart");
   }
   return jobs;
 }
 
 void upscale(const Options& o) {
   check_template("--output", o.output, {"name", "scale"});
-  SF_CHECK(!o.model.empty(), "--model: name a file of ESRGAN or Real-ESRGAN (.pth or .safetensors), such as "
-                             "RealESRGAN_x4plus.pth");
+  SF_CHECK(!o.model.empty(),
+           "--model: name a file of ESRGAN or Real-ESRGAN (.pth or .safetensors), such as "
+           "RealESRGAN_x4plus.pth");
   SF_CHECK(fs::exists(o.model), "--model: there is no file '", o.model, "'");
   models::LoadModelOptions load;
   load.dtype = dtype_of("--dtype", o.dtype);
@@ -113,13 +114,16 @@ void add_upscale(CLI::App& program) {
   command->add_option("pictures", o->pictures, "PNG, JPEG or WebP")->required();
   command->add_option("-m,--model", o->model,
                       "RRDBNet or SRVGGNetCompact: .pth, .safetensors, or a folder that was saved here");
-  command->add_option("-o,--output", o->output,
-                      "Where it goes: .png, .jpg or .webp, {name} and {scale} filled in; without it {name}_x{scale}.png "
-                      "beside the picture");
+  command->add_option(
+      "-o,--output", o->output,
+      "Where it goes: .png, .jpg or .webp, {name} and {scale} filled in; without it {name}_x{scale}.png "
+      "beside the picture");
   command->add_option("--scale", o->scale, "How much larger; another one than the model's is resized to")
       ->check(CLI::Range(1, 64));
-  command->add_option("--tile", o->tile, "Pixels of the picture that are computed at once, on a side; 0: all. Memory "
-                                         "follows from it")
+  command
+      ->add_option("--tile", o->tile,
+                   "Pixels of the picture that are computed at once, on a side; 0: all. Memory "
+                   "follows from it")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
   command->add_option("--tile-overlap", o->overlap, "Pixels around a tile that it sees besides")

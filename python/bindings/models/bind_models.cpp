@@ -108,12 +108,18 @@ void bind_models(nb::module_& core) {
   m.def("layouts", &models::layouts_of);
   m.def("tells_config", [](const std::string& class_name) { return bool(entry_of(class_name).config_of_weights); });
   m.def("upscaler_class", &upscaler_class);
-  m.def("upscale_tensor", [](nb::handle self, const Tensor& x, int64_t tile, int64_t overlap, nb::handle progress) {
-    return models::upscale_tensor(model_of(self), x, upscale_options(tile, overlap, progress));
-  }, nb::arg("model"), nb::arg("x"), nb::arg("tile"), nb::arg("overlap"), nb::arg("progress").none());
-  m.def("upscale_picture", [](nb::handle self, const Tensor& x, int64_t tile, int64_t overlap, nb::handle progress) {
-    return models::upscale_picture(model_of(self), x, upscale_options(tile, overlap, progress));
-  }, nb::arg("model"), nb::arg("x"), nb::arg("tile"), nb::arg("overlap"), nb::arg("progress").none());
+  m.def(
+      "upscale_tensor",
+      [](nb::handle self, const Tensor& x, int64_t tile, int64_t overlap, nb::handle progress) {
+        return models::upscale_tensor(model_of(self), x, upscale_options(tile, overlap, progress));
+      },
+      nb::arg("model"), nb::arg("x"), nb::arg("tile"), nb::arg("overlap"), nb::arg("progress").none());
+  m.def(
+      "upscale_picture",
+      [](nb::handle self, const Tensor& x, int64_t tile, int64_t overlap, nb::handle progress) {
+        return models::upscale_picture(model_of(self), x, upscale_options(tile, overlap, progress));
+      },
+      nb::arg("model"), nb::arg("x"), nb::arg("tile"), nb::arg("overlap"), nb::arg("progress").none());
   m.def("save", [](nb::handle self, const std::string& folder, const std::string& variant, bool safe_serialization,
                    uint64_t max_shard_size) {
     models::save_model(model_of(self), folder, {variant, safe_serialization, max_shard_size});

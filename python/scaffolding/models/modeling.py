@@ -235,7 +235,8 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
             for p, (_, name, _) in parts.items()
             if name == cls._class_name
         }
-        if not places and not _models.layouts(cls._class_name) and not _models.tells_config(cls._class_name):
+        alone = _models.layouts(cls._class_name) or _models.tells_config(cls._class_name)
+        if not places and not alone:
             raise TypeError(f"{cls.__name__}.from_single_file: no checkpoint has a {cls._class_name}")
         if config is not None and not isinstance(config, dict):
             config = cls.load_config(config)

@@ -4,9 +4,8 @@ import os
 
 import numpy as np
 
-from .._core import _models
+from .._core import _models, uint8
 from .._core import tensor as _tensor
-from .._core import uint8
 from .modeling import MODEL_CLASSES, ModelMixin, model_class
 
 

@@ -1,12 +1,11 @@
 #include "scaffolding/models/upscalers/rrdbnet.h"
 
-#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/nn/streaming/residence.h"
-#include "scaffolding/ops/fused/finished_conv/finished_conv.h"
+#include "scaffolding/ops/fused/finished_conv/conv_into.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -47,8 +46,8 @@ std::optional<nn::Conv2d> up_conv(const RRDBNetConfig& c, int64_t number) {
 }  // namespace
 
 io::Fields RRDBNetConfig::fields() {
-  return {{"num_in_ch", &num_in_ch}, {"num_out_ch", &num_out_ch}, {"scale", &scale},
-          {"num_feat", &num_feat},   {"num_block", &num_block},   {"num_grow_ch", &num_grow_ch},
+  return {{"num_in_ch", &num_in_ch},      {"num_out_ch", &num_out_ch}, {"scale", &scale},
+          {"num_feat", &num_feat},        {"num_block", &num_block},   {"num_grow_ch", &num_grow_ch},
           {"num_upsample", &num_upsample}};
 }
 
@@ -82,12 +81,11 @@ bool ResidualDenseBlock::run_into(const Tensor& y, const Tensor& features, const
   }
   const nn::WeightsHere weights(conv5);
   const Tensor x = features.narrow(1, 0, conv1.in_channels);
-  if (!residual) return conv2d_finished_into(y, features, conv5.weight, conv5.bias, {.scale = kResidualScale, .residual = x});
-  return conv2d_finished_into(y, features, conv5.weight, conv5.bias,
-                              {.scale = kResidualScale * kResidualScale,
-                               .residual = x,
-                               .residual_scale = kResidualScale,
-                               .second = residual});
+  if (!residual)
+    return conv2d_finished_into(y, features, conv5.weight, conv5.bias, {.scale = kResidualScale, .residual = x});
+  return conv2d_finished_into(
+      y, features, conv5.weight, conv5.bias,
+      {.scale = kResidualScale * kResidualScale, .residual = x, .residual_scale = kResidualScale, .second = residual});
 }
 
 RRDB::RRDB(int64_t feat, int64_t grow) : rdb1(feat, grow), rdb2(feat, grow), rdb3(feat, grow) {}
@@ -120,9 +118,7 @@ std::vector<const nn::Conv2d*> RRDBNet::ups() const {
 }
 
 // Convolutions of 3x3 in a row: 15 of each block, and those around them, of which the enlarged ones see less.
-int64_t RRDBNet::reach() const {
-  return (2 + 15 * options.num_block + 3) * options.block_of_pixels();
-}
+int64_t RRDBNet::reach() const { return (2 + 15 * options.num_block + 3) * options.block_of_pixels(); }
 
 bool RRDBNet::is_plain_throughout() const {
   if (!body.size()) return false;
@@ -145,8 +141,7 @@ Tensor RRDBNet::trunk(const Tensor& features) const {
 }
 
 Tensor RRDBNet::trunk_in_place(const Tensor& features) const {
-  if (!features.device().is_cpu() || features.dtype() != kFloat32 || autograd::grad_enabled() || autocast::active() ||
-      !is_plain_throughout())
+  if (!features.device().is_cpu() || features.dtype() != kFloat32 || autograd::grad_enabled() || !is_plain_throughout())
     return {};
   const int64_t feat = options.num_feat, all = feat + 4 * options.num_grow_ch;
   const Shape sizes{features.size(0), all, features.size(2), features.size(3)};

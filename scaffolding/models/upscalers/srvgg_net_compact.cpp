@@ -1,12 +1,11 @@
 #include "scaffolding/models/upscalers/srvgg_net_compact.h"
 
-#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/nn/activation.h"
 #include "scaffolding/nn/streaming/residence.h"
-#include "scaffolding/ops/fused/finished_conv/finished_conv.h"
+#include "scaffolding/ops/fused/finished_conv/conv_into.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -18,8 +17,8 @@ constexpr double kSlope = 0.1;  // of leaky_relu
 SRVGGNetCompactConfig checked(SRVGGNetCompactConfig c) {
   const char* who = SRVGGNetCompact::kName;
   check_sizes(who, {{"num_in_ch", c.num_in_ch}, {"num_out_ch", c.num_out_ch}, {"num_feat", c.num_feat}});
-  SF_CHECK(c.num_conv >= 0 && c.num_conv <= kMostLayers, who, ": num_conv must be between 0 and ", kMostLayers, ", got ",
-           c.num_conv);
+  SF_CHECK(c.num_conv >= 0 && c.num_conv <= kMostLayers, who, ": num_conv must be between 0 and ", kMostLayers,
+           ", got ", c.num_conv);
   SF_CHECK(c.upscale >= 1 && c.upscale <= 16, who, ": upscale must be 1 to 16, got ", c.upscale);
   SF_CHECK(c.num_out_ch * c.upscale * c.upscale <= kMostChannels, who, ": num_out_ch * upscale^2 must be at most ",
            kMostChannels, ", got ", c.num_out_ch * c.upscale * c.upscale);
@@ -55,8 +54,8 @@ SRVGGNetCompact::SRVGGNetCompact(Config config) : ConfiguredModel(checked(std::m
 }
 
 Tensor SRVGGNetCompact::body_in_place(const Tensor& x) const {
-  if (!x.device().is_cpu() || x.dtype() != kFloat32 || autograd::grad_enabled() || autocast::active() ||
-      options.num_conv == 0 || !is_plain(body))
+  if (!x.device().is_cpu() || x.dtype() != kFloat32 || autograd::grad_enabled() || options.num_conv == 0 ||
+      !is_plain(body))
     return {};
   for (size_t i = 0; i < body.size(); ++i)
     if (!is_plain(body[i])) return {};
@@ -79,7 +78,8 @@ Tensor SRVGGNetCompact::forward(const Tensor& x) const {
   const Tensor in = x.device().is_cpu() ? to_channels_last(x) : x;
   Tensor y = body_in_place(in);
   if (!y) y = body(in);
-  return pixel_shuffle(y, options.upscale) + interpolate(in, {}, Floats{double(options.upscale), double(options.upscale)});
+  return pixel_shuffle(y, options.upscale) +
+         interpolate(in, {}, Floats{double(options.upscale), double(options.upscale)});
 }
 
 SF_MODEL(SRVGGNetCompact)

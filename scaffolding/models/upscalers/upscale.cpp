@@ -47,8 +47,8 @@ Tensor upscale_tensor(Model& model, const Tensor& x, const UpscaleOptions& o) {
   check_defined(kWho, "x", x);
   SF_CHECK(x.ndim() == 4 && x.size(1) == network.input_channels() && x.numel() > 0, kWho, ": x must be [B, ",
            network.input_channels(), ", H, W], got ", x.shape());
-  SF_CHECK(o.tile >= 0 && (o.tile == 0 || o.tile >= 16), kWho, ": tile must be 0 (the whole picture) or at least 16, got ",
-           o.tile);
+  SF_CHECK(o.tile >= 0 && (o.tile == 0 || o.tile >= 16), kWho,
+           ": tile must be 0 (the whole picture) or at least 16, got ", o.tile);
   SF_CHECK(o.overlap >= 0 && o.overlap <= 1 << 20, kWho, ": overlap must be at least 0, got ", o.overlap);
   const int64_t factor = network.upscale_factor(), multiple = network.multiple(), height = x.size(2), width = x.size(3);
   SF_CHECK(height <= (int64_t(1) << 31) / factor && width <= (int64_t(1) << 31) / factor, kWho, ": x ", x.shape(),
@@ -103,8 +103,7 @@ Tensor upscale_picture(Model& model, const Tensor& picture, const UpscaleOptions
   UpscaleOptions each = o;
   int64_t part = 0;
   const int64_t parts = (in == 1 ? colours : 1) + has_alpha;
-  if (o.progress)
-    each.progress = [&](int64_t done, int64_t tiles) { o.progress(part * tiles + done, parts * tiles); };
+  if (o.progress) each.progress = [&](int64_t done, int64_t tiles) { o.progress(part * tiles + done, parts * tiles); };
   // One channel, by a model of any: grey is red, green and blue alike, and their mean comes out.
   auto grey = [&](int64_t c) {
     const Tensor x = to_unit(picture.narrow(0, c, 1));

@@ -79,9 +79,8 @@ std::vector<std::string> TensorShapes::before(const std::vector<std::string>& na
     if (!before.empty() && before.back() != '.') continue;
     if (std::all_of(names.begin(), names.end(), [&](auto& one) { return has(before + one); })) out.push_back(before);
   }
-  std::stable_sort(out.begin(), out.end(), [](auto& a, auto& b) {
-    return (a.find("ema") != a.npos) > (b.find("ema") != b.npos);
-  });
+  std::stable_sort(out.begin(), out.end(),
+                   [](auto& a, auto& b) { return (a.find("ema") != a.npos) > (b.find("ema") != b.npos); });
   return out;
 }
 
@@ -158,9 +157,9 @@ int64_t scale_of(const UpscalerKind& kind) {
 std::string describe(const UpscalerKind& kind) {
   auto number = [&](const char* field) { return std::to_string(kind.config.find(field)->as_int()); };
   const bool compact = kind.class_name == SRVGGNetCompact::kName;
-  return kind.class_name + " of " + number(compact ? "num_conv" : "num_block") + (compact ? " convolutions" : " blocks") +
-         " and " + number("num_feat") + " channels, which enlarges pictures by " +
-         std::to_string(scale_of(kind));
+  return kind.class_name + " of " + number(compact ? "num_conv" : "num_block") +
+         (compact ? " convolutions" : " blocks") + " and " + number("num_feat") +
+         " channels, which enlarges pictures by " + std::to_string(scale_of(kind));
 }
 
 std::unique_ptr<Model> load_upscaler(const std::string& path, const LoadModelOptions& options) {

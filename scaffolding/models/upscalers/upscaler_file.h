@@ -18,7 +18,7 @@ namespace sf::models {
 class TensorShapes {
  public:
   explicit TensorShapes(const std::vector<io::CheckpointEntry>& tensors);  // as long as this lives
-  const Shape* find(const std::string& name) const;  // null: there is none
+  const Shape* find(const std::string& name) const;                        // null: there is none
   bool has(const std::string& name) const { return find(name); }
   // ValueError naming `who` where there is none of four dimensions, the last two 3.
   Shape kernel(const char* who, const std::string& name) const;

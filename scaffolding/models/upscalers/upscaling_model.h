@@ -1,5 +1,5 @@
-// What pictures are enlarged with: a network from pictures [B, C, H, W] in [0, 1] to larger ones, whose pixels depend on
-// those near them alone.
+// What pictures are enlarged with: a network from pictures [B, C, H, W] in [0, 1] to larger ones, whose pixels depend
+// on those near them alone.
 #pragma once
 #include "scaffolding/core/tensor.h"
 

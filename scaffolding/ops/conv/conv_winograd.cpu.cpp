@@ -98,8 +98,7 @@ static void forward_finished(const FinishedConvForward& p) {
   if (f.residual) finish.residual_pixel = pixel_of(f.residual);
   if (p.slopes) finish.slopes = p.slopes.as<const float>();
   if (p.second) finish.second = p.second.as<const float>(), finish.second_pixel = pixel_of(p.second);
-  const Image<float> x{
-      f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1], 1, pixel_of(f.x)};
+  const Image<float> x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1], 1, pixel_of(f.x)};
   const Output<float> y{f.y.as<float>(),
                         f.y.sizes[2],
                         f.y.sizes[3],

@@ -147,7 +147,8 @@ static void transform_tiles(const Image<T>& x, const Round& round, int64_t pad_y
   });
 }
 
-// How a result is finished: scale * prelu(y, slopes) + residual_scale * residual + second. Strides of pixels in numbers.
+// How a result is finished: scale * prelu(y, slopes) + residual_scale * residual + second. Pixels are so many numbers
+// apart.
 struct Finish {
   int64_t pixel, residual_pixel, second_pixel;
   const float *slopes, *second;  // [channels] or null; as the result, or null

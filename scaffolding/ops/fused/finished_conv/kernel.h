@@ -6,7 +6,7 @@ namespace sf {
 
 // y = scale * prelu(conv(x, weight) + bias, slopes) + residual_scale * residual + second
 //
-// conv as ConvForward has it, two spatial dimensions, act None; each of its pixels of x is read `repeat` times in either
+// conv as ConvForward has it, of two spatial dimensions, act None; each pixel of x is read `repeat` times in either
 // direction. x, y, residual and second are channels-last or some channels of channels-last tensors; y's bytes may be
 // those of residual or second.
 struct FinishedConvForward {

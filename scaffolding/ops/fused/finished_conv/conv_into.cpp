@@ -1,4 +1,4 @@
-#include "scaffolding/ops/fused/finished_conv/finished_conv.h"
+#include "scaffolding/ops/fused/finished_conv/conv_into.h"
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"

@@ -1,4 +1,4 @@
-#include "scaffolding/ops/fused/finished_conv/finished_conv.h"
+#include "scaffolding/ops/fused/finished_conv/conv_into.h"
 
 #include <gtest/gtest.h>
 
@@ -41,8 +41,8 @@ TEST(FinishedConv, is_the_composition_within_wider_pictures) {
     const Tensor conv = conv2d(x.contiguous(), w, b, {1}, 1), r = residual.narrow(1, 16, c.out);
     ASSERT_TRUE(conv2d_finished_into(y, x, w, b, {.slopes = slopes}));
     EXPECT_LT(relative_error(y, prelu(conv, slopes)), 1e-5);
-    ASSERT_TRUE(conv2d_finished_into(
-        y, x, w, b, {.scale = 0.2, .residual = r, .residual_scale = -3, .second = second}));
+    ASSERT_TRUE(
+        conv2d_finished_into(y, x, w, b, {.scale = 0.2, .residual = r, .residual_scale = -3, .second = second}));
     EXPECT_LT(relative_error(y, conv * 0.2 + r * -3 + second), 1e-5);
     // of the others not a bit
     EXPECT_TRUE(equal(features.narrow(1, 0, c.in), before.narrow(1, 0, c.in)));
@@ -71,7 +71,7 @@ TEST(FinishedConv, leaves_to_others_what_it_cannot) {
   EXPECT_FALSE(conv2d_finished_into(y, x, trained, {}));  // a gradient is wanted
   autograd::NoGrad off;
   EXPECT_FALSE(conv2d_finished_into(y, x.to(kBFloat16), w.to(kBFloat16), {}));
-  EXPECT_FALSE(conv2d_finished_into(y, x.contiguous(), w, {}));                      // rows of one channel
+  EXPECT_FALSE(conv2d_finished_into(y, x.contiguous(), w, {}));                        // rows of one channel
   EXPECT_FALSE(conv2d_finished_into(y.narrow(1, 0, 5), x, randn({5, 16, 3, 3}), {}));  // odd channels
   EXPECT_TRUE(equal(y, before));
   EXPECT_THROW(conv2d_finished_into(y, wide({1, 8, 16, 16}), w, {}), ValueError);
