@@ -224,9 +224,9 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision,
         cache_dir, force_download, token and local_files_only are for that. config: a dict, or a folder with
         config.json, for a model of another size than its kind has, or, of one that a file has alone, than the class's
-        defaults or the tensors' shapes say. torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. device,
-        device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. Other keywords replace fields of the
-        config.
+        defaults or the tensors' shapes say. torch_dtype: floating tensors in this dtype; without one they are mapped,
+        not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. Other keywords
+        replace fields of the config.
         ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape;
         NotImplementedError for other families of models."""
         places = {

@@ -1,7 +1,8 @@
 #include "scaffolding/models/upscalers/rrdbnet.h"
 
+#include <algorithm>
+
 #include "scaffolding/autograd/mode.h"
-#include "scaffolding/autograd/tape.h"
 #include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/nn/streaming/residence.h"
@@ -37,6 +38,26 @@ RRDBNetConfig checked(RRDBNetConfig c) {
            ", got ", c.num_block);
   return c;
 }
+
+bool is_plain_throughout(const nn::ModuleList<RRDB>& body) {
+  for (const RRDB& block : body) {
+    if (!is_plain(block)) return false;
+    for (const ResidualDenseBlock* rdb : {&block.rdb1, &block.rdb2, &block.rdb3}) {
+      if (!is_plain(*rdb)) return false;
+      for (const nn::Conv2d* conv : {&rdb->conv1, &rdb->conv2, &rdb->conv3, &rdb->conv4, &rdb->conv5})
+        if (!is_plain(*conv)) return false;
+    }
+  }
+  return true;
+}
+
+// Whether kernels that write into memory that is there may compute with it.
+bool may_write_past_calls(const Tensor& x) {
+  return x.device().is_cpu() && x.dtype() == kFloat32 && !autograd::grad_enabled();
+}
+
+constexpr int64_t kBandBytes = int64_t(96) << 20;  // of enlarged features in memory at once
+constexpr int64_t kBandOverlap = 2;                // rows of the features that its convolutions see
 
 std::optional<nn::Conv2d> up_conv(const RRDBNetConfig& c, int64_t number) {
   if (number > c.num_upsample) return std::nullopt;
@@ -120,19 +141,6 @@ std::vector<const nn::Conv2d*> RRDBNet::ups() const {
 // Convolutions of 3x3 in a row: 15 of each block, and those around them, of which the enlarged ones see less.
 int64_t RRDBNet::reach() const { return (2 + 15 * options.num_block + 3) * options.block_of_pixels(); }
 
-bool RRDBNet::is_plain_throughout() const {
-  if (!body.size()) return false;
-  for (const RRDB& block : body) {
-    if (!is_plain(block)) return false;
-    for (const ResidualDenseBlock* rdb : {&block.rdb1, &block.rdb2, &block.rdb3}) {
-      if (!is_plain(*rdb)) return false;
-      for (const nn::Conv2d* conv : {&rdb->conv1, &rdb->conv2, &rdb->conv3, &rdb->conv4, &rdb->conv5})
-        if (!is_plain(*conv)) return false;
-    }
-  }
-  return true;
-}
-
 Tensor RRDBNet::trunk(const Tensor& features) const {
   if (Tensor y = trunk_in_place(features)) return y;
   Tensor x = features;
@@ -141,8 +149,7 @@ Tensor RRDBNet::trunk(const Tensor& features) const {
 }
 
 Tensor RRDBNet::trunk_in_place(const Tensor& features) const {
-  if (!features.device().is_cpu() || features.dtype() != kFloat32 || autograd::grad_enabled() || !is_plain_throughout())
-    return {};
+  if (!may_write_past_calls(features) || !is_plain_throughout(body)) return {};
   const int64_t feat = options.num_feat, all = feat + 4 * options.num_grow_ch;
   const Shape sizes{features.size(0), all, features.size(2), features.size(3)};
   Tensor here = empty_strided(sizes, channels_last_strides(sizes), kFloat32, features.device()),
@@ -162,9 +169,48 @@ Tensor RRDBNet::trunk_in_place(const Tensor& features) const {
 }
 
 Tensor RRDBNet::enlarged(const Tensor& features) const {
+  if (Tensor y = enlarged_in_bands(features)) return y;
   Tensor x = features;
   for (const nn::Conv2d* conv : ups()) x = activated((*conv)(interpolate(x, {}, Floats{2, 2})));
   return conv_last(activated(conv_hr(x)));
+}
+
+Tensor RRDBNet::enlarged_in_bands(const Tensor& features) const {
+  if (!may_write_past_calls(features) || !is_plain(conv_hr)) return {};
+  for (const nn::Conv2d* conv : ups())
+    if (!is_plain(*conv)) return {};
+  const int64_t height = features.size(2), times = int64_t(1) << options.num_upsample,
+                row_bytes = features.size(0) * features.size(3) * options.num_feat * times * times * 4,
+                bands = std::min(std::max<int64_t>(1, height / 8), height * row_bytes / kBandBytes + 1);
+  if (bands == 1) return enlarged_band(features);
+  const Shape sizes{features.size(0), options.num_out_ch, height * times, features.size(3) * times};
+  const Tensor y = empty_strided(sizes, channels_last_strides(sizes), kFloat32, features.device());
+  for (int64_t i = 0; i < bands; ++i) {
+    const int64_t begin = height * i / bands, end = height * (i + 1) / bands,
+                  first = std::max<int64_t>(0, begin - kBandOverlap), last = std::min(height, end + kBandOverlap);
+    const Tensor band = enlarged_band(to_channels_last(features.narrow(2, first, last - first)));
+    if (!band) return {};
+    y.narrow(2, begin * times, (end - begin) * times)
+        .copy_(band.narrow(2, (begin - first) * times, (end - begin) * times));
+  }
+  return y;
+}
+
+Tensor RRDBNet::enlarged_band(const Tensor& features) const {
+  const Tensor slopes = full({options.num_feat}, kSlope, kFloat32, features.device());
+  Tensor x = features;
+  auto finish = [&](const nn::Conv2d& conv, int64_t repeat) {
+    const nn::WeightsHere weights(conv);
+    const Shape sizes{x.size(0), options.num_feat, x.size(2) * repeat, x.size(3) * repeat};
+    Tensor y = empty_strided(sizes, channels_last_strides(sizes), kFloat32, x.device());
+    if (!conv2d_finished_into(y, x, conv.weight, conv.bias, {.slopes = slopes, .repeat = repeat})) return false;
+    x = y;
+    return true;
+  };
+  for (const nn::Conv2d* conv : ups())
+    if (!finish(*conv, 2)) return {};
+  if (!finish(conv_hr, 1)) return {};
+  return conv_last(x);
 }
 
 Tensor RRDBNet::forward(const Tensor& input) const {
