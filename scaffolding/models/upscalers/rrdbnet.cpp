@@ -56,7 +56,7 @@ bool may_write_past_calls(const Tensor& x) {
   return x.device().is_cpu() && x.dtype() == kFloat32 && !autograd::grad_enabled();
 }
 
-constexpr int64_t kBandBytes = int64_t(96) << 20;  // of enlarged features in memory at once
+constexpr int64_t kBandBytes = int64_t(64) << 20;  // of enlarged features in memory at once
 constexpr int64_t kBandOverlap = 2;                // rows of the features that its convolutions see
 
 std::optional<nn::Conv2d> up_conv(const RRDBNetConfig& c, int64_t number) {
@@ -141,11 +141,18 @@ std::vector<const nn::Conv2d*> RRDBNet::ups() const {
 // Convolutions of 3x3 in a row: 15 of each block, and those around them, of which the enlarged ones see less.
 int64_t RRDBNet::reach() const { return (2 + 15 * options.num_block + 3) * options.block_of_pixels(); }
 
-Tensor RRDBNet::trunk(const Tensor& features) const {
-  if (Tensor y = trunk_in_place(features)) return y;
-  Tensor x = features;
-  for (const RRDB& block : body) x = block(x);
-  return x;
+Tensor RRDBNet::with_body(const Tensor& features) const {
+  Tensor x = trunk_in_place(features);
+  if (x && is_plain(conv_body)) {
+    const nn::WeightsHere weights(conv_body);
+    const Tensor y = empty_like(features);
+    if (conv2d_finished_into(y, x, conv_body.weight, conv_body.bias, {.residual = features})) return y;
+  }
+  if (!x) {
+    x = features;
+    for (const RRDB& block : body) x = block(x);
+  }
+  return features + conv_body(x);
 }
 
 Tensor RRDBNet::trunk_in_place(const Tensor& features) const {
@@ -182,13 +189,15 @@ Tensor RRDBNet::enlarged_in_bands(const Tensor& features) const {
   const int64_t height = features.size(2), times = int64_t(1) << options.num_upsample,
                 row_bytes = features.size(0) * features.size(3) * options.num_feat * times * times * 4,
                 bands = std::min(std::max<int64_t>(1, height / 8), height * row_bytes / kBandBytes + 1);
-  if (bands == 1) return enlarged_band(features);
+  // Of two bands' features, which all of them use in turn.
+  const int64_t most = (height / bands + 1 + 2 * kBandOverlap) * row_bytes / 4;
+  const Tensor here = empty({most}, kFloat32, features.device()), there = empty({most}, kFloat32, features.device());
   const Shape sizes{features.size(0), options.num_out_ch, height * times, features.size(3) * times};
   const Tensor y = empty_strided(sizes, channels_last_strides(sizes), kFloat32, features.device());
   for (int64_t i = 0; i < bands; ++i) {
     const int64_t begin = height * i / bands, end = height * (i + 1) / bands,
                   first = std::max<int64_t>(0, begin - kBandOverlap), last = std::min(height, end + kBandOverlap);
-    const Tensor band = enlarged_band(to_channels_last(features.narrow(2, first, last - first)));
+    const Tensor band = enlarged_band(to_channels_last(features.narrow(2, first, last - first)), here, there);
     if (!band) return {};
     y.narrow(2, begin * times, (end - begin) * times)
         .copy_(band.narrow(2, (begin - first) * times, (end - begin) * times));
@@ -196,13 +205,15 @@ Tensor RRDBNet::enlarged_in_bands(const Tensor& features) const {
   return y;
 }
 
-Tensor RRDBNet::enlarged_band(const Tensor& features) const {
+Tensor RRDBNet::enlarged_band(const Tensor& features, const Tensor& here, const Tensor& there) const {
   const Tensor slopes = full({options.num_feat}, kSlope, kFloat32, features.device());
   Tensor x = features;
+  int64_t written = 0;
   auto finish = [&](const nn::Conv2d& conv, int64_t repeat) {
     const nn::WeightsHere weights(conv);
     const Shape sizes{x.size(0), options.num_feat, x.size(2) * repeat, x.size(3) * repeat};
-    Tensor y = empty_strided(sizes, channels_last_strides(sizes), kFloat32, x.device());
+    const Tensor y =
+        Tensor::strided((written++ % 2 ? there : here).storage(), sizes, channels_last_strides(sizes), 0, kFloat32);
     if (!conv2d_finished_into(y, x, conv.weight, conv.bias, {.slopes = slopes, .repeat = repeat})) return false;
     x = y;
     return true;
@@ -228,7 +239,7 @@ Tensor RRDBNet::forward(const Tensor& input) const {
   if (block > 1) x = pixel_unshuffle(x, block);
   if (x.device().is_cpu()) x = to_channels_last(x);
   const Tensor features = conv_first(x);
-  Tensor y = enlarged(features + conv_body(trunk(features)));
+  Tensor y = enlarged(with_body(features));
   if (down + across > 0) y = y.narrow(2, 0, height * options.scale).narrow(3, 0, width * options.scale);
   return y;
 }

@@ -61,14 +61,14 @@ struct RRDBNet : ConfiguredModel<RRDBNetConfig>, UpscalingModel {
 
  private:
   std::vector<const nn::Conv2d*> ups() const;
-  Tensor trunk(const Tensor& features) const;  // body, one block after another
-  // The same in two pictures with room for what blocks compute; absent where no kernel does that.
+  Tensor with_body(const Tensor& features) const;  // features and what body and conv_body make of them
+  // body in two pictures with room for what its blocks compute; absent where no kernel does that.
   Tensor trunk_in_place(const Tensor& features) const;
   Tensor enlarged(const Tensor& features) const;  // what follows the body
   // The same for a band of rows at a time, so that the enlarged features are never in memory as a whole; absent where
   // no kernel finishes convolutions.
   Tensor enlarged_in_bands(const Tensor& features) const;
-  Tensor enlarged_band(const Tensor& features) const;
+  Tensor enlarged_band(const Tensor& features, const Tensor& here, const Tensor& there) const;
 };
 
 }  // namespace sf::models
