@@ -49,7 +49,7 @@ def load_upscaler(path, torch_dtype=None, device=None):
     return MODEL_CLASSES[name].from_single_file(path, torch_dtype=torch_dtype, device=device)
 
 
-def upscale(model, picture, tile=256, overlap=16, progress=None):
+def upscale(model, picture, tile=512, overlap=16, progress=None):
     """The picture enlarged by model.config's scale, of the same kind as it came.
 
     picture: a PIL image; an array [H, W] or [H, W, C], uint8 or floating in [0, 1]; a tensor uint8 [C, H, W], or

@@ -9,7 +9,7 @@
 namespace sf::models {
 
 struct UpscaleOptions {
-  int64_t tile = 256;    // pixels of the input on a side, without what overlaps; 0: the whole picture at once
+  int64_t tile = 512;    // pixels of the input on a side, without what overlaps; 0: the whole picture at once
   int64_t overlap = 16;  // pixels of the input around each tile that are computed and thrown away
   std::function<void(int64_t done, int64_t tiles)> progress;  // after each tile; what it throws ends the call
 };

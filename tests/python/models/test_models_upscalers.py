@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, families, thinned
+from upscaler_names import bsrgan_name, old_name
 
 import scaffolding as sf
 from scaffolding.models import RRDBNet, SRVGGNetCompact, load_upscaler, upscale
@@ -29,11 +30,11 @@ def of_case(name):
     return filled(CLASSES[CASES[name]["class"]], **CASES[name]["config"])
 
 
-def renamed(state, layout):
-    """As another program's file has the tensors, of a network of one block by 4."""
-    if layout in ("old", "bsrgan"):
-        return {EXTRA[f"{layout} names"][k]: t for k, t in state.items()}
-    return state
+def renamed(state, layout, model):
+    """As another program's file has the tensors."""
+    if layout == "old":
+        return {old_name(k, model.config["num_block"], model.config["num_upsample"]): t for k, t in state.items()}
+    return {bsrgan_name(k): t for k, t in state.items()} if layout == "bsrgan" else state
 
 
 def picture(height, width, channels=3):
@@ -57,7 +58,8 @@ def saved(path, tensors):
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
 @pytest.mark.parametrize("layout", ["real", "old", "bsrgan"])
 def test_a_file_under_each_programs_names_gives_spandrels_pictures(layout, suffix, tmp_path):
-    path = saved(tmp_path / f"model{suffix}", renamed(dict(of_case("x4").state_dict()), layout))
+    model = of_case("x4")
+    path = saved(tmp_path / f"model{suffix}", renamed(dict(model.state_dict()), layout, model))
     x = arguments_of(CASES["x4"], lambda name, array, by_rule: sf.tensor(array))["x"]
     want = GOLDEN["x4/output"].numpy()
     for model in (load_upscaler(path), RRDBNet.from_single_file(path)):
@@ -71,16 +73,10 @@ def test_a_file_under_each_programs_names_gives_spandrels_pictures(layout, suffi
 def test_what_a_file_is_follows_from_its_tensors(name, tmp_path):
     found = EXTRA["files"][name]
     model = filled(CLASSES[found["class"]], **found["config"])
-    state = dict(model.state_dict())
-    case, _, layout = name.partition(", ")
-    if layout in ("old", "bsrgan"):
-        state = renamed(state, layout)
-    if layout == "old" and case == "old x2":  # one doubling less in the list
-        places = {"model.8": "model.5", "model.10": "model.7"}
-        state = {places.get(k[: k.rindex(".")], k[: k.rindex(".")]) + k[k.rindex(".") :]: t for k, t in state.items()}
-    elif layout == "params":
-        state = {"params": {k: t * 0 for k, t in state.items()}, "params_ema": state}
-    read = load_upscaler(saved(tmp_path / "model.pth", state))
+    state = renamed(dict(model.state_dict()), name.partition(", ")[2], model)
+    read = load_upscaler(
+        saved(tmp_path / "model.pth", {"params": {k: t * 0 for k, t in state.items()}, "params_ema": state})
+    )
     assert type(read) is type(model)
     assert {k: v for k, v in model.config.items() if k != "_use_default_values"}.items() <= dict(read.config).items()
     ours = model.state_dict()
