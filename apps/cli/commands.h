@@ -22,6 +22,7 @@ void add_ops(CLI::App& program);
 void add_train(CLI::App& program);
 void add_txt2img(CLI::App& program);
 void add_txt2vid(CLI::App& program);
+void add_upscale(CLI::App& program);
 void add_version(CLI::App& program);
 
 }  // namespace sf::cli

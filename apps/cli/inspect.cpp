@@ -15,6 +15,7 @@
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/models/adapters/lora_file.h"
 #include "scaffolding/models/single_file/packed_files.h"
+#include "scaffolding/models/upscalers/upscaler_file.h"
 
 namespace sf::cli {
 
@@ -46,6 +47,13 @@ ordered_json shape_json(const Shape& shape) {
   return list;
 }
 
+// Absent too where such a file is damaged: its tensors are shown all the same.
+std::optional<models::UpscalerKind> upscaler_of(const std::vector<io::CheckpointEntry>& entries) try {
+  return models::recognise_upscaler(entries);
+} catch (const Error&) {
+  return std::nullopt;
+}
+
 void inspect_checkpoint(const std::string& path, const Options& o) {
   auto file = io::open_checkpoint(path);
   const std::vector<io::CheckpointEntry> entries = file->entries();
@@ -56,6 +64,7 @@ void inspect_checkpoint(const std::string& path, const Options& o) {
     all += elements(e.shape);
   }
   const bool is_lora = models::LoraFile::recognises(*file);
+  const auto upscaler = upscaler_of(entries);
   if (o.json) {
     ordered_json out{{"path", path},
                      {"kind", file->kind()},
@@ -63,6 +72,7 @@ void inspect_checkpoint(const std::string& path, const Options& o) {
                      {"metadata", file->metadata()},
                      {"tensors", ordered_json::object()}};
     if (is_lora) out["lora"] = lora_json(path);
+    if (upscaler) out["upscaler"] = {{"class", upscaler->class_name}, {"scale", models::scale_of(*upscaler)}};
     for (auto& e : entries)
       if (e.name.find(o.contains) != std::string::npos)
         out["tensors"][e.name] = {{"dtype", e.dtype}, {"shape", shape_json(e.shape)}};
@@ -72,6 +82,7 @@ void inspect_checkpoint(const std::string& path, const Options& o) {
   std::cout << path << ": " << file->kind() << ", " << entries.size() << " tensors, " << count_text(all)
             << " parameters\n";
   for (auto& [dtype, n] : by_dtype) std::cout << "  " << dtype << ": " << count_text(n) << "\n";
+  if (upscaler) std::cout << "  " << models::describe(*upscaler) << "\n";
   if (is_lora) print_lora(lora_json(path));
   else
     for (auto& [key, value] : file->metadata())

@@ -92,6 +92,7 @@ static int run(int argc, char** argv) {
   sf::cli::add_img2vid(program);
   sf::cli::add_inpaint(program);
   sf::cli::add_interpolate(program);
+  sf::cli::add_upscale(program);
   sf::cli::add_demo(program);
   sf::cli::add_train(program);
   sf::cli::add_eval(program);

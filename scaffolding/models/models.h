@@ -19,3 +19,7 @@
 #include "scaffolding/models/transformers/transformer_2d.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
 #include "scaffolding/models/unets/unet_3d.h"
+#include "scaffolding/models/upscalers/rrdbnet.h"
+#include "scaffolding/models/upscalers/srvgg_net_compact.h"
+#include "scaffolding/models/upscalers/upscale.h"
+#include "scaffolding/models/upscalers/upscaler_file.h"

@@ -406,6 +406,16 @@ def models(add):
     add("model_description", "small.gguf", gguf([], [("a", (2, 2), 0, 0)], b"\0" * 16))
 
 
+def upscaler_files(add):
+    """What tells networks that enlarge pictures: of old ESRGAN's by 2, and a whole compact one."""
+    kernels = {"0": (1, 3), "1.sub.0.RDB1.conv1.0": (1, 1), "3": (1, 1), "7": (3, 1)}
+    rrdb = {f"model.{name}.weight": ("F16", [*sizes, 3, 3]) for name, sizes in kernels.items()}
+    add("upscaler_file", "esrgan.safetensors", safetensors(rrdb))
+    compact = {"params.body.0.weight": ("F16", [2, 1, 3, 3]), "params.body.0.bias": ("F16", [2])}
+    compact |= {"params.body.1.weight": ("F16", [2]), "params.body.2.weight": ("F16", [4, 2, 3, 3])}
+    add("upscaler_file", "compact.safetensors", safetensors(compact | {"params.body.2.bias": ("F16", [4])}))
+
+
 def corpus():
     def add(target, name, data):
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -455,6 +465,7 @@ def corpus():
     lora_files(add)
     packed_files(add)
     models(add)
+    upscaler_files(add)
     header = json.dumps({"w": {"dtype": "U16", "shape": [], "data_offsets": [0, 2]}})
     add("safetensors", "wide.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\1\2")
     add(

@@ -18,6 +18,8 @@
 #include "scaffolding/models/parts/seamless.h"
 #include "scaffolding/models/parts/video_positions.h"
 #include "scaffolding/models/single_file/single_model.h"
+#include "scaffolding/models/upscalers/upscale.h"
+#include "scaffolding/models/upscalers/upscaler_file.h"
 
 namespace sf::py {
 
@@ -67,6 +69,18 @@ void load_alone(nb::handle self, const std::string& class_name, const std::strin
         models::load_single_model(path, class_name, from_python(config), options), true);
 }
 
+models::UpscaleOptions upscale_options(int64_t tile, int64_t overlap, nb::handle progress) {
+  models::UpscaleOptions options{tile, overlap, {}};
+  if (!progress.is_none()) options.progress = [progress](int64_t done, int64_t tiles) { progress(done, tiles); };
+  return options;
+}
+
+// The class of the model in a file of ESRGAN or Real-ESRGAN; "" for others.
+std::string upscaler_class(const std::string& path) {
+  const auto kind = models::recognise_upscaler(io::open_checkpoint(path)->entries());
+  return kind ? kind->class_name : "";
+}
+
 }  // namespace
 
 void bind_models(nb::module_& core) {
@@ -93,6 +107,20 @@ void bind_models(nb::module_& core) {
   m.def("load_alone", &load_alone, nb::arg("self"), nb::arg("class_name"), nb::arg("path"), nb::arg("config"),
         nb::arg("dtype").none(), nb::arg("device").none());
   m.def("layouts", &models::layouts_of);
+  m.def("tells_config", [](const std::string& class_name) { return bool(entry_of(class_name).config_of_weights); });
+  m.def("upscaler_class", &upscaler_class);
+  m.def(
+      "upscale_tensor",
+      [](nb::handle self, const Tensor& x, int64_t tile, int64_t overlap, nb::handle progress) {
+        return models::upscale_tensor(model_of(self), x, upscale_options(tile, overlap, progress));
+      },
+      nb::arg("model"), nb::arg("x"), nb::arg("tile"), nb::arg("overlap"), nb::arg("progress").none());
+  m.def(
+      "upscale_picture",
+      [](nb::handle self, const Tensor& x, int64_t tile, int64_t overlap, nb::handle progress) {
+        return models::upscale_picture(model_of(self), x, upscale_options(tile, overlap, progress));
+      },
+      nb::arg("model"), nb::arg("x"), nb::arg("tile"), nb::arg("overlap"), nb::arg("progress").none());
   m.def("save", [](nb::handle self, const std::string& folder, const std::string& variant, bool safe_serialization,
                    uint64_t max_shard_size) {
     models::save_model(model_of(self), folder, {variant, safe_serialization, max_shard_size});

@@ -10,6 +10,7 @@ from .adapters import get_peft_model_state_dict, peft_config_of
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .embeddings import get_3d_rotary_pos_embed, get_3d_sincos_pos_embed, get_timestep_embedding, timestep_embedding
 from .modeling import MODEL_CLASSES, ModelMixin
+from .upscaling import load_upscaler, upscale
 
 for _file in sorted(os.listdir(__path__[0])):
     if _file.endswith(".py") and not _file.startswith("_"):
@@ -24,6 +25,8 @@ __all__ = [
     "get_3d_sincos_pos_embed",
     "get_peft_model_state_dict",
     "get_timestep_embedding",
+    "load_upscaler",
     "peft_config_of",
     "timestep_embedding",
+    "upscale",
 ]

@@ -218,15 +218,15 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         **kwargs,
     ):
         """The model out of a Stable Diffusion checkpoint in one file (.safetensors or .ckpt of 1.x, 2.x, XL), or out of
-        the file in which another program keeps it alone (CogVideoX' and Tora's transformers as they were trained), in
-        eval mode.
+        the file in which another program keeps it alone (CogVideoX' and Tora's transformers as they were trained,
+        ESRGAN's and Real-ESRGAN's networks), in eval mode.
 
         The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision,
         cache_dir, force_download, token and local_files_only are for that. config: a dict, or a folder with
         config.json, for a model of another size than its kind has, or, of one that a file has alone, than the class's
-        defaults. torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. device,
-        device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. Other keywords replace fields of the
-        config.
+        defaults or the tensors' shapes say. torch_dtype: floating tensors in this dtype; without one they are mapped,
+        not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. Other keywords
+        replace fields of the config.
         ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape;
         NotImplementedError for other families of models."""
         places = {
@@ -235,7 +235,8 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
             for p, (_, name, _) in parts.items()
             if name == cls._class_name
         }
-        if not places and not _models.layouts(cls._class_name):
+        alone = _models.layouts(cls._class_name) or _models.tells_config(cls._class_name)
+        if not places and not alone:
             raise TypeError(f"{cls.__name__}.from_single_file: no checkpoint has a {cls._class_name}")
         if config is not None and not isinstance(config, dict):
             config = cls.load_config(config)

@@ -12,6 +12,7 @@
 #if defined(SF_ISA_PRIORITY) && \
     (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
 #include "scaffolding/ops/conv/winograd_calls.h"
+#include "scaffolding/ops/fused/finished_conv/kernel.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -84,6 +85,36 @@ static void forward_prepared(const PreparedConvForward& p) {
                   &prepared);
 }
 
+// Numbers from pixel to pixel of channels-last memory, of which a tensor may be some channels.
+SF_INLINE int64_t pixel_of(const TensorView& t) {
+  for (int d = 3; d >= 2; --d)
+    if (t.sizes[d] != 1) return d == 3 ? t.strides[3] : t.strides[2] / t.sizes[3];
+  return t.sizes[0] != 1 ? t.strides[0] : t.sizes[1];
+}
+
+static void forward_finished(const FinishedConvForward& p) {
+  const ConvForward& f = p.conv;
+  Finish finish{pixel_of(f.y), 0, 0, nullptr, nullptr, p.scale, p.residual_scale};
+  if (f.residual) finish.residual_pixel = pixel_of(f.residual);
+  if (p.slopes) finish.slopes = p.slopes.as<const float>();
+  if (p.second) finish.second = p.second.as<const float>(), finish.second_pixel = pixel_of(p.second);
+  const Image<float> x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1], 1, pixel_of(f.x)};
+  const Output<float> y{f.y.as<float>(),
+                        f.y.sizes[2],
+                        f.y.sizes[3],
+                        f.y.sizes[1],
+                        f.bias ? f.bias.data : nullptr,
+                        kFloat32,
+                        f.residual ? f.residual.as<const float>() : nullptr,
+                        Activation::None,
+                        nullptr,
+                        1,
+                        &finish};
+  const Preparation prepared{p.repeat};
+  convolve<float>(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]},
+                  p.repeat > 1 ? &prepared : nullptr);
+}
+
 template <class T> static void backward_data_laid(const ConvBackwardData& f, const T* dy, T* dx) {
   const Image<T> image = image_of(f.dy, dy, f.weight), of_x = image_of<T>(f.dx, dx, f.weight);
   const int at = picture_dims(f.weight);
@@ -111,6 +142,22 @@ static bool supports_prepared(const PreparedConvForward& f) {
   return f.conv.x.dtype == kFloat32 && f.conv.x.ndim == 4 && last(f.conv.x) && last(f.conv.y) &&
          last(f.conv.residual) && supports_forward(f.conv);
 }
+// Some channels of channels-last memory.
+static bool float_pixels(const TensorView& t) {
+  if (t.ndim != 4 || t.dtype != kFloat32 || (t.sizes[1] != 1 && t.strides[1] != 1)) return false;
+  int64_t pixel = pixel_of(t);
+  for (int d : {3, 2, 0}) {
+    if (t.sizes[d] != 1 && t.strides[d] != pixel) return false;
+    pixel *= t.sizes[d];
+  }
+  return pixel_of(t) >= t.sizes[1];
+}
+static bool supports_finished(const FinishedConvForward& f) {
+  const ConvForward& c = f.conv;
+  return float_pixels(c.x) && (f.repeat == 1 || c.x.is_channels_last()) && float_pixels(c.y) &&
+         (!c.residual || float_pixels(c.residual)) && (!f.second || float_pixels(f.second)) &&
+         (!c.bias || c.bias.dtype == kFloat32) && shape_ok(c.weight, c.shape) && worth(c.y);
+}
 static bool supports_data(const ConvBackwardData& f) {
   const bool floats = float_image(f.dy) && float_image(f.dx), halves = !floats && bf16_image(f.dy) && bf16_image(f.dx);
   return (floats || halves) && shape_ok(f.weight, f.shape) && worth(f.dx);
@@ -121,6 +168,8 @@ static bool supports_data(const ConvBackwardData& f) {
 SF_KERNEL(conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward, SF_ISA::supports_forward)
 SF_KERNEL(prepared_conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward_prepared,
           SF_ISA::supports_prepared)
+SF_KERNEL(finished_conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward_finished,
+          SF_ISA::supports_finished)
 SF_KERNEL(conv_backward_data, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::backward_data,
           SF_ISA::supports_data)
 

@@ -83,6 +83,8 @@ class Laid {
 template <class T> struct Image {  // channels-last
   const T* data;
   int64_t batch, height, width, channels, frames = 1;
+  int64_t apart = 0;  // numbers from pixel to pixel, 0: the channels
+  SF_INLINE int64_t pixel() const { return apart ? apart : channels; }
 };
 
 // Transformed tiles [point][c / block][tile][c % block]: the channels of one block are what a product reads,
@@ -116,19 +118,20 @@ static void transform_tiles(const Image<T>& x, const Round& round, int64_t pad_y
       round.tiles.place(round.first + t % round.count, n, r0, c0);
       r0 -= pad_y, c0 -= pad_x;
       n = n * x.frames + t / round.count;
-      const T* base = x.data + ((n * x.height + r0) * x.width + c0) * x.channels;
+      const int64_t pixel = x.pixel();
+      const T* base = x.data + ((n * x.height + r0) * x.width + c0) * pixel;
       const bool inside = r0 >= 0 && c0 >= 0 && r0 + kSize <= x.height && c0 + kSize <= x.width;
       uint64_t valid = 0;  // bit 8 r + c: the pixel is in the image
       for (int r = 0; r < kSize; ++r)
         for (int c = 0; c < kSize; ++c)
           if (r0 + r >= 0 && r0 + r < x.height && c0 + c >= 0 && c0 + c < x.width) valid |= uint64_t(1) << (8 * r + c);
-      const int64_t down = x.width * x.channels;
+      const int64_t down = x.width * pixel;
       for (int64_t ch = 0; ch < x.channels; ch += L) {
         float* to = out.at(t, ch);
         auto store_point = [&](int r, int c, vf v) { store(to + (r * kInput + c) * out.plane, v); };
-        auto load_inside = [&](int r, int c) { return load(base + r * down + c * x.channels + ch); };
+        auto load_inside = [&](int r, int c) { return load(base + r * down + c * pixel + ch); };
         auto load_edge = [&](int r, int c) {
-          return valid >> (8 * r + c) & 1 ? load(base + r * down + c * x.channels + ch) : vf(0.f);
+          return valid >> (8 * r + c) & 1 ? load(base + r * down + c * pixel + ch) : vf(0.f);
         };
         if constexpr (kSize == 6) {
           auto one = [](const vf(&a)[6], vf(&b)[6]) __attribute__((always_inline)) { transform_input(a, b); };
@@ -144,6 +147,14 @@ static void transform_tiles(const Image<T>& x, const Round& round, int64_t pad_y
   });
 }
 
+// How a result is finished: scale * prelu(y, slopes) + residual_scale * residual + second. Pixels are so many numbers
+// apart.
+struct Finish {
+  int64_t pixel, residual_pixel, second_pixel;
+  const float *slopes, *second;  // [channels] or null; as the result, or null
+  float scale, residual_scale;
+};
+
 template <class T> struct Output {
   T* data;
   int64_t height, width, channels;
@@ -153,7 +164,17 @@ template <class T> struct Output {
   Activation act;
   const float* shift = nullptr;  // [batch][channels] for all pixels alike, or null
   int64_t frames = 1;
+  const Finish* finish = nullptr;
 };
+
+// y of one vector of outputs at a pixel of a finished result.
+SF_INLINE void store_finished(const Output<float>& y, const Finish& f, int64_t pixel, int64_t channel, vf v) {
+  if (f.slopes) v = select(v > vf(0.f), v, v * load(f.slopes + channel));
+  v *= vf(f.scale);
+  if (y.residual) v = fma(load(y.residual + pixel * f.residual_pixel + channel), vf(f.residual_scale), v);
+  if (f.second) v += load(f.second + pixel * f.second_pixel + channel);
+  store(y.data + pixel * f.pixel + channel, v);
+}
 
 // y of one tile of picture n and one strip from m[point][strip].
 template <class T>
@@ -179,6 +200,13 @@ template <class T>
     for (int r = 0; r < kTile; ++r) transform_output(half[r], out[r]);
     vf bias = y.bias ? load_as(y.bias, y.bias_type, o0 + j * L, L) : vf(0.f);
     if (y.shift) bias += load(y.shift + n * y.channels + o0 + j * L);
+    if constexpr (std::is_same_v<T, float>)
+      if (y.finish) {
+        for (int r = 0; r < rows; ++r)
+          for (int c = 0; c < cols; ++c)
+            store_finished(y, *y.finish, (n * y.height + row + r) * y.width + col + c, o0 + j * L, out[r][c] + bias);
+        continue;
+      }
     for (int r = 0; r < rows; ++r)
       for (int c = 0; c < cols; ++c) {
         const int64_t at = first + (r * y.width + c) * y.channels + j * L;
