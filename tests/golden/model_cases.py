@@ -13,7 +13,7 @@ models/FAMILY.json:
                 differences          {"config" or a method: {field or argument: why ours differs}}
                 checkpointing        whether theirs can compute parts again in the backward pass
                 kept_in_float32      {dtype: tensors of the first case that loading in it leaves in float32}
-                full_size            names of files keys/NAME.txt: a line "# CLASS CONFIG", then name and shape of every
+                full_size            names of files keys/NAME.txt.gz: a line "# CLASS CONFIG", then name and shape of every
                                      tensor
     cases     calls of small models: name, class, config, method, arguments, outputs (name: shape), inputs (those with a
               gradient), gradients, tolerance
@@ -27,6 +27,7 @@ An argument is a number, a text or None as it is; a list, which is a tensor of t
 without dimensions; `floats(...)`, a tensor of numbers by rule; {"list": [...]} or {"dict": {...}} of such.
 """
 
+import gzip
 import json
 import pathlib
 
@@ -101,8 +102,8 @@ def families():
 
 
 def published(name):
-    """(class name, config, {key: shape}) of keys/NAME.txt"""
-    head, *lines = (FOLDER / "keys" / f"{name}.txt").read_text().splitlines()
+    """(class name, config, {key: shape}) of keys/NAME.txt.gz"""
+    head, *lines = gzip.decompress((FOLDER / "keys" / f"{name}.txt.gz").read_bytes()).decode().splitlines()
     class_name, config = head.removeprefix("# ").split(" ", 1)
     return (
         class_name,

@@ -14,7 +14,7 @@ diffusers and transformers:
     fixture.case("plain", DiTTransformer2DModel, tiny, {"hidden_states": floats(2, 4, 8, 8), "timestep": [17, 903],
     "class_labels": [3, 7]}) fixture.write()
 
-It writes models/FAMILY.json, models/FAMILY.safetensors and keys/NAME.txt for each name in full_size; model_cases.py
+It writes models/FAMILY.json, models/FAMILY.safetensors and keys/NAME.txt.gz for each name in full_size; model_cases.py
 says what is in them. test_every_model.py finds them and does the rest for every class that the library registers: keys,
 outputs, gradients, files, dtypes, the meta device, signatures. A family's own test file holds only what no other model
 has; numbers for it go through `fixture.extra(name, tensor_or_json)`.
@@ -29,6 +29,7 @@ A network that neither library has comes from a torch.nn.Module of its name in t
 its constructor's keywords are the config.
 """
 
+import gzip
 import inspect
 import json
 import tempfile
@@ -148,7 +149,7 @@ class ModelFixture:
                 f"# {self.names[cls]} {json.dumps(config)}",
                 *sorted(f"{k} {list(t.shape)}" for k, t in state.items()),
             ]
-            (FOLDER / "keys" / f"{file}.txt").write_text("\n".join(lines) + "\n")
+            (FOLDER / "keys" / f"{file}.txt.gz").write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
 
     def filled(self, cls, config):
         """A model in eval mode whose weights follow the rule."""

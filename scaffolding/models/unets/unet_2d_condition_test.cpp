@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 
 #include "scaffolding/core/default_device.h"
@@ -13,42 +12,6 @@
 
 namespace sf::models {
 namespace {
-
-// "key [sizes]" of every tensor, sorted, as make_golden_models_unet.py writes them.
-std::vector<std::string> keys_of(nn::Module& model) {
-  std::vector<std::string> lines;
-  auto add = [&](const nn::NamedTensor& t) {
-    Message m;
-    m << t.name << " " << t.tensor.shape();
-    lines.push_back(m.str());
-  };
-  for (auto& t : nn::named_parameters(model)) add(t);
-  for (auto& t : nn::named_buffers(model)) add(t);
-  std::sort(lines.begin(), lines.end());
-  return lines;
-}
-
-void expect_published_keys(const std::string& name, size_t tensors) {
-  std::ifstream file(SF_SOURCE_DIR "/tests/golden/keys/" + name + ".txt");
-  std::string line;
-  std::getline(file, line);
-  const size_t space = line.find(' ', 2);
-  DefaultDevice meta(Device::Meta);
-  auto model = make_model(line.substr(2, space - 2), io::parse_config(line.substr(space + 1), name));
-  std::vector<std::string> wanted;
-  while (std::getline(file, line)) wanted.push_back(line);
-  std::sort(wanted.begin(), wanted.end());
-  EXPECT_EQ(wanted.size(), tensors);
-  EXPECT_EQ(keys_of(*model), wanted) << name;
-}
-
-TEST(UNet2DConditionModel, KeysOfThePublishedModels) {
-  expect_published_keys("sd15_unet", 686);
-  expect_published_keys("sd15_inpainting_unet", 686);
-  expect_published_keys("lcm_unet", 687);
-  expect_published_keys("sd21_unet", 686);
-  expect_published_keys("sdxl_unet", 1680);
-}
 
 UNet2DConditionConfig small() {
   UNet2DConditionConfig c;

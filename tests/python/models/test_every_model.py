@@ -107,7 +107,7 @@ def test_it_has_golden_files(name):
 
 def test_golden_files_are_of_registered_models():
     assert set(MODELS) <= set(REGISTERED)
-    assert sorted(PUBLISHED) == sorted(path.stem for path in (FOLDER / "keys").glob("*.txt"))
+    assert sorted(PUBLISHED) == sorted(path.name.removesuffix(".txt.gz") for path in (FOLDER / "keys").glob("*"))
 
 
 # ---- full size
