@@ -9,6 +9,7 @@
 #include "apps/cli/samplers.h"
 #include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 
 namespace sf::cli {
 

@@ -4,6 +4,7 @@
 
 #include "apps/cli/empty_values.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/nn/closest.h"
 
 namespace sf::cli {

@@ -17,6 +17,7 @@
 #include "apps/cli/prompt_file.h"
 #include "apps/cli/prompt_notes.h"
 #include "apps/cli/samplers.h"
+#include "apps/cli/suggestions.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/io/hub/hub_cache.h"
 #include "scaffolding/io/hub/model_folder.h"
 #include "scaffolding/io/hub/shipped_models.h"

@@ -13,6 +13,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/model_names.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/diffusion/memory/plan.h"
 #include "scaffolding/models/single_file/description.h"
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/data/metadata.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/file.h"

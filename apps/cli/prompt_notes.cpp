@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/diffusion/pipelines/lora_tags.h"
 
 namespace sf::cli {

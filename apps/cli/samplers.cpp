@@ -6,6 +6,7 @@
 
 #include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/io/object_entries.h"
 
 namespace sf::cli {

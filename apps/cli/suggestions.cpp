@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/nn/closest.h"
 

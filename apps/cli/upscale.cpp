@@ -6,6 +6,8 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/files.h"
+#include "apps/cli/model_names.h"
+#include "apps/cli/new_file.h"
 #include "apps/cli/output_file.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
@@ -27,7 +29,7 @@ struct Options {
   std::string model, output, dtype = "float32", device = "cpu";
   std::optional<int64_t> scale;
   int64_t tile = models::UpscaleOptions().tile, overlap = models::UpscaleOptions().overlap;
-  bool quiet = false, json = false;
+  bool force = false, quiet = false, json = false;
 };
 
 // Where the picture goes: --output, with {name} filled in; without it "cat_x4.png" beside "cat.jpg".
@@ -66,12 +68,12 @@ std::vector<Job> jobs_of(const Options& o, int64_t scale) {
   return jobs;
 }
 
-void upscale(const Options& o) {
+void upscale(Options& o) {
   check_template("--output", o.output, {"name", "scale"});
   SF_CHECK(!o.model.empty(),
            "--model: name a file of ESRGAN or Real-ESRGAN (.pth or .safetensors), such as "
            "RealESRGAN_x4plus.pth");
-  SF_CHECK(fs::exists(o.model), "--model: there is no file '", o.model, "'");
+  o.model = located_model("--model", o.model, io::ModelUse::Upscaler);
   models::LoadModelOptions load;
   load.dtype = dtype_of("--dtype", o.dtype);
   load.device = Device(o.device);
@@ -94,14 +96,15 @@ void upscale(const Options& o) {
       large = io::convert_image(large, large.size(0) == 2 ? io::ImageMode::L : io::ImageMode::RGB);
     io::ImageWriteOptions write{.quality = 95};
     if (to.ends_with(".png")) write.text = text_of(from);
-    io::write_image(to, large, write);
+    const std::string path =
+        write_new(to, o.force, [&](const std::string& file) { io::write_image(file, large, write); });
     watch.bar.clear();
     if (o.json)
-      std::cout << ordered_json{{"path", to},       {"from", from},   {"width", width},
+      std::cout << ordered_json{{"path", path},     {"from", from},   {"width", width},
                                 {"height", height}, {"scale", scale}, {"model", o.model}}
                        .dump()
                 << std::endl;
-    else std::cout << to << std::endl;
+    else std::cout << path << std::endl;
   }
   watch.bar.finish();
 }
@@ -113,7 +116,8 @@ void add_upscale(CLI::App& program) {
   auto o = std::make_shared<Options>();
   command->add_option("pictures", o->pictures, "PNG, JPEG or WebP")->required();
   command->add_option("-m,--model", o->model,
-                      "RRDBNet or SRVGGNetCompact: .pth, .safetensors, or a folder that was saved here");
+                      "RRDBNet or SRVGGNetCompact: .pth, .safetensors, a folder that was saved here, or a name as "
+                      "'scaffolding models --kind upscaler' lists it");
   command->add_option(
       "-o,--output", o->output,
       "Where it goes: .png, .jpg or .webp, {name} and {scale} filled in; without it {name}_x{scale}.png "
@@ -131,6 +135,7 @@ void add_upscale(CLI::App& program) {
       ->check(CLI::Range(0, 4096));
   command->add_option("--dtype", o->dtype, "float32, bfloat16 or float16")->capture_default_str();
   command->add_option("--device", o->device, "Where the network runs: cpu, cuda or cuda:1")->capture_default_str();
+  command->add_flag("--force", o->force, "Replaces what is there; without it the name gets a number");
   command->add_flag("--quiet", o->quiet, "No progress");
   command->add_flag("--json", o->json, "For programs: a line of JSON for each picture on standard output");
   command->footer(R"(Examples:

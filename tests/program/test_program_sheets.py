@@ -245,6 +245,23 @@ def test_hires_is_two_passes(draw, model, tmp_path, upscaler):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+def test_hires_by_a_network_in_a_file(draw, tmp_path):
+    sf.manual_seed(3)
+    network = sf.models.RRDBNet(num_feat=16, num_block=1, num_grow_ch=16).eval()
+    sf.save({"params_ema": dict(network.state_dict())}, tmp_path / "ink_x4.pth")
+    options = ("--hires", 1.5, "--seed", 4, "--hires-upscaler")
+    done = draw("red square", *options, "ink_x4.pth", "-o", "a.png")
+    assert done.returncode == 0, done.stderr
+    assert sf.io.read_image(str(tmp_path / "a.png")).shape == (3, 96, 96)
+    assert "Hires upscaler: Ink_x4" in metadata(tmp_path / "a.png")[0]
+    assert draw("red square", *options, "lanczos", "-o", "b.png").returncode == 0
+    assert not same(tmp_path / "a.png", tmp_path / "b.png")
+    assert draw("--like", "a.png", "-o", "c.png").returncode == 0
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "c.png").read_bytes()
+    (tmp_path / "wrong.pth").write_bytes(b"no file of weights")
+    refused(draw("red square", *options, "wrong.pth", "-o", "d.png"), "wrong.pth")
+
+
 def test_hires_of_a_batch_and_of_a_list(draw, tmp_path):
     options = ("--hires", 1.5, "--hires-upscaler", "lanczos", "--sampler", "euler-a")
     assert draw("red square", *options, "--seed", 4, "-c", 2, "-b", 2, "-o", "{number}.png").returncode == 0
@@ -267,7 +284,7 @@ def test_hires_of_a_batch_and_of_a_list(draw, tmp_path):
         (["--hires", "nan"], "hires: scale must be above 1"),
         (["--hires", "2", "--hires-strength", "0"], "hires: strength must be above 0"),
         (["--hires", "2", "--hires-strength", "0.2"], "hires: of 2 steps a strength of 0.2 leaves none"),
-        (["--hires", "2", "--hires-upscaler", "esrgan"], "upscaler must be latent, bicubic or lanczos, got 'esrgan'"),
+        (["--hires", "2", "--hires-upscaler", "esrgan"], "or it is latent, bicubic or lanczos"),
         (["--hires", "2", "--save-steps", "a.gif"], "--save-steps: the passes of --hires have two sizes"),
         (["--tiling=z"], "seamless tiling: axes must be x, y or xy, got 'z'"),
     ],

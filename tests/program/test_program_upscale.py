@@ -65,6 +65,16 @@ def test_tiles_scale_and_other_formats(program, folder):
     assert a.shape == (1, 80, 120) and (a.int() - b.int()).abs().max().item() <= 1
 
 
+def test_what_is_there_stays(program, folder):
+    command = ("upscale", folder / "colour.png", "-m", folder / "x4.pth")
+    assert program(*command).stdout.split() == [str(folder / "colour_x4.png")]
+    (folder / "colour_x4.png").write_bytes(b"mine")
+    assert program(*command).stdout.split() == [str(folder / "colour_x4-1.png")]
+    assert (folder / "colour_x4.png").read_bytes() == b"mine"
+    assert program(*command, "--force").stdout.split() == [str(folder / "colour_x4.png")]
+    assert (folder / "colour_x4.png").read_bytes() == (folder / "colour_x4-1.png").read_bytes()
+
+
 def test_inspect_says_what_such_a_file_is(program, folder):
     sf.save(dict(sf.models.SRVGGNetCompact(num_feat=16, num_conv=2, upscale=2).state_dict()), folder / "compact.pth")
     assert (
@@ -83,7 +93,7 @@ def test_inspect_says_what_such_a_file_is(program, folder):
 def test_what_cannot_be_is_said_in_a_line_before_any_work(program, folder):
     model, picture = ("-m", folder / "x4.pth"), folder / "colour.png"
     refused(program("upscale", picture), "--model: name a file")
-    refused(program("upscale", picture, "-m", folder / "none.pth"), "there is no file")
+    refused(program("upscale", picture, "-m", folder / "none.pth"), "there is no")
     refused(program("upscale", picture, "-m", picture), "colour.png")
     refused(program("upscale", folder / "none.png", *model), "there is no file")
     refused(program("upscale", folder / "x4.pth", *model), "is no PNG, JPEG or WebP")
