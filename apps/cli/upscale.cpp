@@ -136,7 +136,7 @@ void add_upscale(CLI::App& program) {
   command->add_option("--dtype", o->dtype, "float32, bfloat16 or float16")->capture_default_str();
   command->add_option("--device", o->device, "Where the network runs: cpu, cuda or cuda:1")->capture_default_str();
   command->add_flag("--force", o->force, "Replaces what is there; without it the name gets a number");
-  command->add_flag("--quiet", o->quiet, "No progress");
+  command->add_flag("-q,--quiet", o->quiet, "No progress");
   command->add_flag("--json", o->json, "For programs: a line of JSON for each picture on standard output");
   command->footer(R"(Examples:
   scaffolding upscale photo.jpg --model RealESRGAN_x4plus.pth

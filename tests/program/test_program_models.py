@@ -38,7 +38,9 @@ def run(program, home):
 
 def picture(run, tmp_path, *arguments, **environment):
     path = tmp_path / "picture.png"
-    done = run("txt2img", "red square", "--steps", 1, "--seed", 1, "-q", "-o", path, *arguments, **environment)
+    done = run(
+        "txt2img", "red square", "--steps", 1, "--seed", 1, "-q", "--force", "-o", path, *arguments, **environment
+    )
     assert done.returncode == 0, done.stderr
     return (
         sf.io.read_image(str(path)).numpy().tobytes(),

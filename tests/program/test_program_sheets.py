@@ -20,7 +20,7 @@ def same(a, b):
 @pytest.fixture
 def draw(program, model, tmp_path):
     def run(*options, command="txt2img", steps=2):
-        return program(command, *options, "--model", model, "--steps", steps, "--quiet", cwd=tmp_path)
+        return program(command, *options, "--model", model, "--steps", steps, "--quiet", "--force", cwd=tmp_path)
 
     return run
 

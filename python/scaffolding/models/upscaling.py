@@ -2,8 +2,6 @@
 
 import os
 
-import numpy as np
-
 from .._core import _models, uint8
 from .._core import tensor as _tensor
 from .modeling import MODEL_CLASSES, ModelMixin, model_class
@@ -59,12 +57,15 @@ def upscale(model, picture, tile=512, overlap=16, progress=None):
     TypeError and ValueError for what is no picture."""
     arguments = int(tile), int(overlap), progress
     if hasattr(picture, "getbands"):
+        import numpy as np
         from PIL import Image
 
         if picture.mode not in ("L", "LA", "RGB", "RGBA"):
             picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
         return Image.fromarray(_bytes(model, np.asarray(picture), arguments))
-    if isinstance(picture, np.ndarray):
+    if hasattr(picture, "__array_interface__"):
+        import numpy as np
+
         if picture.ndim not in (2, 3):
             raise ValueError(f"upscale: an array must be [H, W] or [H, W, C], got {list(picture.shape)}")
         if picture.dtype == np.uint8:
@@ -86,6 +87,8 @@ def upscale(model, picture, tile=512, overlap=16, progress=None):
 
 def _bytes(model, array, arguments):
     """uint8 [H, W] or [H, W, C]"""
+    import numpy as np
+
     planes = np.ascontiguousarray(np.atleast_3d(array).transpose(2, 0, 1))
     large = _models.upscale_picture(model, _tensor(planes), *arguments)
     large = np.ascontiguousarray(large.permute(1, 2, 0).contiguous().numpy())
