@@ -44,7 +44,7 @@ io::Object with(const io::Object& config, const char* key, const io::Object& val
 }
 
 std::unique_ptr<Model> meta_model(const std::string& class_name, const io::Object& config) {
-  DefaultDevice nowhere(Device(Device::Meta));
+  DefaultDevice nowhere{Device(Device::Meta)};
   return make_model(class_name, config);
 }
 
