@@ -149,7 +149,7 @@ std::string model_class(const std::string& named, const io::Object& config) {
 
 // A model without memory; fill() gives it tensors.
 static std::unique_ptr<Model> make_empty(const std::string& class_name, const io::Object& config) {
-  DefaultDevice nowhere(Device(Device::Meta));
+  DefaultDevice nowhere{Device(Device::Meta)};
   return make_model(class_name, config);
 }
 

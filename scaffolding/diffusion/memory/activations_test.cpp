@@ -199,7 +199,7 @@ TEST(Activations, TakeACallOfEveryPipeline) {
 std::shared_ptr<models::Model> full(const models::SingleFileKind& kind, const char* part) {
   for (auto& p : kind.parts) {
     if (p.name != part) continue;
-    DefaultDevice nowhere(Device(Device::Meta));
+    DefaultDevice nowhere{Device(Device::Meta)};
     std::shared_ptr<models::Model> model = models::make_model(p.class_name, p.config);
     nn::to(*model, {.dtype = kFloat16});
     model->eval();

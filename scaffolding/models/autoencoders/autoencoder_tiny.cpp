@@ -234,7 +234,7 @@ std::unique_ptr<AutoencoderTiny> load_taesd(const std::string& encoder_path, con
     }
   std::unique_ptr<AutoencoderTiny> model;
   {
-    DefaultDevice nowhere(Device(Device::Meta));
+    DefaultDevice nowhere{Device(Device::Meta)};
     model = std::make_unique<AutoencoderTiny>(config);
   }
   try {

@@ -122,7 +122,7 @@ AdapterStems adapter_stems(nn::Module& model, const std::string& class_name, con
 }
 
 AdapterStems adapter_stems(const std::string& class_name, const io::Object& config, const std::string& component) {
-  DefaultDevice nowhere(Device(Device::Meta));
+  DefaultDevice nowhere{Device(Device::Meta)};
   return adapter_stems(*make_model(class_name, config), class_name, component);
 }
 

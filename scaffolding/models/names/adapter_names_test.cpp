@@ -14,7 +14,7 @@ namespace sf::models {
 namespace {
 
 std::unique_ptr<Model> tiny(const char* class_name, const char* config) {
-  DefaultDevice nowhere(Device(Device::Meta));
+  DefaultDevice nowhere{Device(Device::Meta)};
   return make_model(class_name, io::parse_config(config, "test"));
 }
 

@@ -259,7 +259,7 @@ TEST(Names, EveryRegisteredLayout) {
   ASSERT_GE(classes.size(), 4u);
   for (auto& name : classes) {
     ASSERT_TRUE(find_model(name)) << name;
-    DefaultDevice nowhere(Device(Device::Meta));
+    DefaultDevice nowhere{Device(Device::Meta)};
     auto model = make_model(name, io::Object::container(io::Object::Dict));
     std::map<std::string, Tensor> ours;
     for (auto& [key, t] : nn::state_dict(*model)) ours.emplace(key, t);

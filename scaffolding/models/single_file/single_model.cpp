@@ -51,7 +51,7 @@ std::unique_ptr<Model> load_single_model(const std::string& path, const std::str
   const ModelEntry* entry = find_model(class_name);
   const bool says = entry && entry->config_of_weights && config.items().empty();
   {
-    DefaultDevice nowhere(Device(Device::Meta));
+    DefaultDevice nowhere{Device(Device::Meta)};
     model = make_model(class_name, says ? entry->config_of_weights(file->entries()) : config);
   }
   std::vector<std::string> layouts = layouts_of(class_name);

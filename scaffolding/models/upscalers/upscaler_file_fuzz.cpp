@@ -9,7 +9,7 @@ SF_FUZZ_TARGET(upscaler_file) {
   const auto kind = models::recognise_upscaler(io::open_checkpoint(io::Bytes::borrow(data, size, "fuzz"))->entries());
   SF_CHECK(kind, "fuzz: a file of something else");
   models::describe(*kind);
-  DefaultDevice nowhere(Device(Device::Meta));
+  DefaultDevice nowhere{Device(Device::Meta)};
   const auto model = models::make_model(kind->class_name, kind->config);
   for (auto& layout : models::layouts_of(kind->class_name)) models::name_table(*model, kind->class_name, layout);
 }
