@@ -13,15 +13,8 @@ namespace {
 
 class ReplaceVae : public io::TestFolder {
  protected:
-  static models::AutoencoderKLConfig config() {
-    models::AutoencoderKLConfig c;
-    c.block_out_channels = {8, 8};
-    c.down_block_types = {"DownEncoderBlock2D", "DownEncoderBlock2D"};
-    c.up_block_types = {"UpDecoderBlock2D", "UpDecoderBlock2D"};
-    c.norm_num_groups = 4;
-    return c;
-  }
-  static std::shared_ptr<models::AutoencoderKL> another(const models::AutoencoderKLConfig& c = config()) {
+  static std::shared_ptr<models::AutoencoderKL> another(
+      const models::AutoencoderKLConfig& c = models::test::tiny_vae()) {
     manual_seed(7);
     return std::make_shared<models::AutoencoderKL>(c);
   }
@@ -84,17 +77,17 @@ TEST_F(ReplaceVae, KeepsTheDtypeThatIsAskedFor) {
 }
 
 TEST_F(ReplaceVae, WhatDoesNotFitIsRefused) {
-  auto c = config();
+  auto c = models::test::tiny_vae();
   c.latent_channels = 16;
   io::save_safetensors(tensors(*another(c)), path("wide.safetensors"));
   expect_refused(path("wide.safetensors"), "has latents of 16 channels, and the model's have 4");
   models::save_model(*another(c), path("wide"));
   expect_refused(path("wide"), "has latents of 16 channels, and the model's have 4");
-  c = config();
+  c = models::test::tiny_vae();
   c.scaling_factor = 0.13025;
   models::save_model(*another(c), path("xl"));
   expect_refused(path("xl"), "has a scaling_factor of 0.13025, and the model's is 0.18215");
-  c = config();
+  c = models::test::tiny_vae();
   c.block_out_channels = {8, 8, 8};
   c.down_block_types.assign(3, "DownEncoderBlock2D");
   c.up_block_types.assign(3, "UpDecoderBlock2D");

@@ -5,8 +5,8 @@
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/models/parts/projections.h"
+#include "scaffolding/models/test_networks.h"
 #include "scaffolding/models/transformers/dit_model.h"
-#include "scaffolding/models/unets/unet_2d_condition.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -18,14 +18,7 @@ constexpr int64_t kProjections = 2 * (1 + 2 + 1);
 
 UNet2DConditionModel unet(std::optional<int64_t> encoder_hid_dim = {}) {
   manual_seed(0);
-  UNet2DConditionConfig c;
-  c.block_out_channels = {8, 16};
-  c.down_block_types = {"DownBlock2D", "CrossAttnDownBlock2D"};
-  c.up_block_types = {"CrossAttnUpBlock2D", "UpBlock2D"};
-  c.layers_per_block = int64_t(1);
-  c.norm_num_groups = 4;
-  c.cross_attention_dim = int64_t(16);
-  c.attention_head_dim = int64_t(2);
+  UNet2DConditionConfig c = test::tiny_unet();
   c.encoder_hid_dim = encoder_hid_dim;
   return UNet2DConditionModel(c);
 }

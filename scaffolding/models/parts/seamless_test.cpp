@@ -10,7 +10,7 @@
 #include "scaffolding/models/autoencoders/tiles.h"
 #include "scaffolding/models/parts/lora.h"
 #include "scaffolding/models/parts/resnet.h"
-#include "scaffolding/models/unets/unet_2d_condition.h"
+#include "scaffolding/models/test_networks.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -43,19 +43,6 @@ AutoencoderKLConfig small_vae() {
   c.up_block_types = {"UpDecoderBlock2D", "UpDecoderBlock2D"};
   c.norm_num_groups = 4;
   c.sample_size = int64_t(32);
-  return c;
-}
-
-UNet2DConditionConfig small_unet() {
-  UNet2DConditionConfig c;
-  c.sample_size = int64_t(8);
-  c.block_out_channels = {8, 16};
-  c.down_block_types = {"DownBlock2D", "CrossAttnDownBlock2D"};
-  c.up_block_types = {"CrossAttnUpBlock2D", "UpBlock2D"};
-  c.layers_per_block = int64_t(1);
-  c.norm_num_groups = 4;
-  c.cross_attention_dim = int64_t(16);
-  c.attention_head_dim = int64_t(2);
   return c;
 }
 
@@ -98,7 +85,7 @@ TEST_F(Seamless, AlongOneAxis) {
 }
 
 TEST_F(Seamless, AUNetOfRolledLatentsGivesTheRolledNoise) {
-  UNet2DConditionModel unet(small_unet());
+  UNet2DConditionModel unet(test::tiny_unet());
   const Tensor x = randn({2, 4, 8, 8}), t = full({1}, 7, kInt64), text = randn({2, 5, 16});
   auto predict = [&](const Tensor& latents) { return unet.forward(latents, t, text); };
   EXPECT_GT(shift(x, 2, 6, 1, predict), 1e-3);

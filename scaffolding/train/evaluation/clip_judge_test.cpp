@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/data/test_tar.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/evaluation/test_outlines.h"
 
 namespace sf::train {
 namespace {
@@ -20,16 +20,8 @@ std::string drawing(int64_t kind) {
   auto* p = t.data<uint8_t>();
   for (int64_t y = 0; y < kSide; ++y)
     for (int64_t x = 0; x < kSide; ++x) {
-      const double u = double(x) / kSide - 0.5, v = double(y) / kSide - 0.5, r = std::hypot(u, v);
-      const bool shapes[] = {r < 0.45,
-                             std::abs(u) < 0.4 && std::abs(v) < 0.4,
-                             std::abs(u) + std::abs(v) < 0.45,
-                             v > -0.4 && std::abs(u) < (v + 0.4) / 2,
-                             r < 0.45 && r > 0.2,
-                             std::abs(u) < 0.15 && std::abs(v) < 0.45,
-                             std::abs(u) < 0.45 && std::abs(v) < 0.15,
-                             std::abs(std::abs(u) - 0.25) < 0.12 && std::abs(v) < 0.4};
-      if (!shapes[kind % 8]) continue;
+      const double u = double(x) / kSide - 0.5, v = double(y) / kSide - 0.5;
+      if (!test::in_outline(kind % 8, u, v)) continue;
       const bool stripe = kind >= 8 && (x / 8) % 2 == 0;
       const int levels[3] = {int(kind * 37 % 200), stripe ? 20 : 200 - int(kind * 53 % 200), int(kind * 91 % 220)};
       for (int64_t c = 0; c < 3; ++c) p[(c * kSide + y) * kSide + x] = uint8_t(levels[c]);

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <set>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/data/test_tar.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/evaluation/test_outlines.h"
 
 namespace sf::train {
 namespace {
@@ -20,20 +20,8 @@ std::string drawing(int64_t kind) {
   auto* p = t.data<uint8_t>();
   for (int64_t y = 0; y < kSide; ++y)
     for (int64_t x = 0; x < kSide; ++x) {
-      const double u = double(x) / kSide - 0.5, v = double(y) / kSide - 0.5, r = std::hypot(u, v);
-      const bool shapes[] = {r < 0.45,
-                             std::abs(u) < 0.4 && std::abs(v) < 0.4,
-                             std::abs(u) + std::abs(v) < 0.45,
-                             v > -0.4 && std::abs(u) < (v + 0.4) / 2,
-                             r < 0.45 && r > 0.2,
-                             std::abs(u) < 0.15 && std::abs(v) < 0.45,
-                             std::abs(u) < 0.45 && std::abs(v) < 0.15,
-                             std::abs(u) < 0.12 || std::abs(v) < 0.12,
-                             r < 0.45 && v < 0,
-                             v < 0.4 && std::abs(u) < (0.4 - v) / 2,
-                             std::abs(u - v) < 0.15 && r < 0.5,
-                             std::abs(std::abs(u) - 0.25) < 0.12 && std::abs(v) < 0.4 && v * u < 0.02};
-      if (!shapes[kind]) continue;
+      const double u = double(x) / kSide - 0.5, v = double(y) / kSide - 0.5;
+      if (!test::in_outline(kind, u, v)) continue;
       p[(kind % 2 ? 2 : 0) * kSide * kSide + y * kSide + x] = 215;
       p[kSide * kSide + y * kSide + x] = 40;
       p[3 * kSide * kSide + y * kSide + x] = 255;
