@@ -4,7 +4,7 @@ where it is installed.
     PYTHONPATH=build/python python benchmarks/upscale.py [--torch-python PYTHON] [--rounds N] [--threads N]
     [--dtype f32] [--size 512] [--tile 0]
 
-Each measurement is in a process of its own, in turn, and the best of the rounds counts. PyTorch's network is written as
+Each measurement is in a process of its own, in turn, and the median of the rounds counts. PyTorch's network is written as
 Real-ESRGAN's, channels last, with activations in place. "cpu" is processor time over threads, which other programs
 disturb less than time on the clock. "peak" is the largest resident memory above that before the call, which holds the
 weights. "floor" is what the multiplications would take at the machine's peak, without Winograd's savings; it is
@@ -14,6 +14,7 @@ Winograd saves more than is lost. --tile: ours in tiles of this size, as the pro
 import gc
 import json
 import pathlib
+import statistics
 import time
 
 import turns
@@ -139,14 +140,14 @@ def main():
     print(f"{size}x{size} by 4, {work:.0f} GFLOP, {options.dtype}, {options.threads} threads")
     print(f"{'':8}{'wall s':>9}{'cpu s':>9}{'peak MB':>9}{'of peak':>9}")
     for name, f in found.items():
-        cpu = min(f["cpu"])
-        print(f"{name:8}{min(f['wall']):9.2f}{cpu:9.2f}{max(f['peak']) / 1e6:9.0f}{floor / cpu:9.2f}")
+        cpu = statistics.median(f["cpu"])
+        print(f"{name:8}{statistics.median(f['wall']):9.2f}{cpu:9.2f}{max(f['peak']) / 1e6:9.0f}{floor / cpu:9.2f}")
     print(f"{'floor':8}{floor:9.2f}{floor:9.2f}")
     if "torch" in found:
         ours, torch = found["ours"], found["torch"]
         print(
-            f"ours / torch: wall {min(ours['wall']) / min(torch['wall']):.2f}, cpu "
-            f"{min(ours['cpu']) / min(torch['cpu']):.2f}"
+            f"ours / torch: wall {statistics.median(ours['wall']) / statistics.median(torch['wall']):.2f}, cpu "
+            f"{statistics.median(ours['cpu']) / statistics.median(torch['cpu']):.2f}"
         )
 
 
