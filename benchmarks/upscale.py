@@ -4,7 +4,7 @@ where it is installed.
     PYTHONPATH=build/python python benchmarks/upscale.py [--torch-python PYTHON] [--rounds N] [--threads N]
     [--dtype f32] [--size 512] [--tile 0]
 
-Each measurement is in a process of its own, in turn, and the median of the rounds counts. PyTorch's network is written as
+Each measurement is in a process of its own, in turn, and the rounds' median counts. PyTorch's network is written as
 Real-ESRGAN's, channels last, with activations in place. "cpu" is processor time over threads, which other programs
 disturb less than time on the clock. "peak" is the largest resident memory above that before the call, which holds the
 weights. "floor" is what the multiplications would take at the machine's peak, without Winograd's savings; it is
