@@ -84,14 +84,9 @@ Tensor linear_of_fp8(const Float8Rows& x, const Tensor& weight, const Tensor& sc
   autograd::NoGrad off;
   const Tensor flat = x.q.view({rows, k});
   if (residual && residual.dtype() == dtype && is_reduced(dtype) && (!bias || bias.dtype() == dtype) && rows > 0) {
-    Tensor y = empty(out, dtype, x.q.device()), added = contiguous(residual);
-    ScaledProduct args{flat,
-                       weight.t(),
-                       x.scale.view({rows}),
-                       scale.view({n}),
-                       bias ? contiguous(bias) : bias,
-                       y.view({rows, n}),
-                       added.view({rows, n})};
+    Tensor y = empty(out, dtype, x.q.device()), added = contiguous(residual), b = bias ? contiguous(bias) : bias;
+    ScaledProduct args{flat, weight.t(),        x.scale.view({rows}), scale.view({n}),
+                       b,    y.view({rows, n}), added.view({rows, n})};
     if (auto kernel = scaled_product.find(x.q.device(), args)) {
       kernel(args);
       return y;

@@ -70,7 +70,9 @@ Tensor gated_by_kernel(const Tensor& input, const Tensor& weight, const Tensor& 
   out.back() = n;
   Tensor y = empty(out, input.dtype(), input.device()), b = kernel_bias(bias, input.dtype());
   const int64_t hidden = gate_first ? n : 0, gate = gate_first ? 0 : n;
-  GatedLinear g{input.reshape({rows, weight.size(1)}),
+  // held until the kernel has run: copies where memory lies otherwise
+  const Tensor x = input.reshape({rows, weight.size(1)}), side = h ? h.reshape({rows, up.size(1)}) : h;
+  GatedLinear g{x,
                 weight.narrow(0, hidden, n),
                 weight.narrow(0, gate, n),
                 b ? b.narrow(0, hidden, n) : b,
@@ -79,7 +81,7 @@ Tensor gated_by_kernel(const Tensor& input, const Tensor& weight, const Tensor& 
                 y.view({rows, n}),
                 uint64_t(weight.version()) + 1};
   if (h) {
-    g.h = h.reshape({rows, up.size(1)});
+    g.h = side;
     g.up_hidden = up.narrow(0, hidden, n), g.up_gate = up.narrow(0, gate, n);
   }
   auto kernel = gated_linear.find(input.device(), g);

@@ -15,6 +15,8 @@ SF_OP_TEST(linear_geglu) {
   // rows enough for the fused kernel, columns that fill no vector
   sample(randn({40, 24}), randn({70, 24}), randn({70}));
   sample(randn({8, 33}).transpose(0, 1), randn({64, 8}), none);
+  // memory that the kernel cannot read as rows: copies, which must outlive it
+  sample(randn({2, 24, 30}).transpose(1, 2), randn({64, 24}), randn({64}));
   rejects("even number of rows", randn({2, 3}), randn({5, 3}));
   rejects("must be weight's second", randn({4, 5}), randn({4, 6}));
 }

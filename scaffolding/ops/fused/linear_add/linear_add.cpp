@@ -41,8 +41,10 @@ Tensor linear_add(const Tensor& input, const Tensor& weight, const Tensor& bias,
   {
     autograd::NoGrad off;
     y = empty(out, dtype, input.device());
-    LinearAdd args{input.reshape({1, rows, k}), weight.t().unsqueeze(0), bias ? contiguous(bias) : bias,
-                   residual.reshape({1, rows, n}), y.view({1, rows, n})};
+    // held until the kernel has run: they are copies where memory lies otherwise
+    const Tensor x = input.reshape({1, rows, k}), r = residual.reshape({1, rows, n}),
+                 b = bias ? contiguous(bias) : bias;
+    LinearAdd args{x, weight.t().unsqueeze(0), b, r, y.view({1, rows, n})};
     auto kernel = linear_add_kernel.find(input.device(), args);
     if (!kernel) y = {};
     else kernel(args);

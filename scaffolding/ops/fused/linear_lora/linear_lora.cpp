@@ -31,7 +31,9 @@ Tensor on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
   const Tensor w = weight.t().unsqueeze(0), u = up.t().unsqueeze(0);
   if (is_reduced(x.dtype()) || x.dtype() == kFloat32) {
     Tensor y = empty({x.size(0), weight.size(0)}, x.dtype(), x.device());
-    LinearLora args{contiguous(x), contiguous(weight), h, contiguous(up), bias, y};
+    // held until the kernel has run: they are copies where memory lies otherwise
+    const Tensor rows = contiguous(x), base = contiguous(weight), side = contiguous(up);
+    LinearLora args{rows, base, h, side, bias, y};
     if (auto kernel = linear_lora_kernel.find(x.device(), args)) {
       kernel(args);
       return y;

@@ -7,6 +7,9 @@ SF_OP_TEST(linear_lora) {
   sample(randn({4, 16}), randn({24, 16}), none, randn({4, 16}), randn({24, 4}), 0.5);
   sample(randn({16, 6}).transpose(0, 1), randn({8, 16}), randn({8}), randn({3, 16}), randn({8, 3}), -1.25);
   sample(randn({7}), randn({3, 7}), randn({3}), randn({1, 7}), randn({3, 1}), 2);
+  // memory that the kernel cannot read as rows: copies, which must outlive it
+  sample(randn({2, 24, 30}).transpose(1, 2), randn({24, 24}).transpose(0, 1), randn({24}), randn({4, 24}),
+         randn({4, 24}).transpose(0, 1), 0.5);
   sample(randn({0, 7}), randn({3, 7}), randn({3}), randn({2, 7}), randn({3, 2}));
   sample(randn({3, 70}), randn({130, 70}), randn({130}), randn({16, 70}), randn({130, 16}), 0.25);
   // the joined kernel, and sums of 16-bit floats that are never stored

@@ -64,12 +64,9 @@ Tensor recorded(const Tensors& in, const std::string& name) {
     y = empty(out_size, input.dtype(), input.device()), h = empty(hidden_size, input.dtype(), input.device()),
     aux = make_aux(act, rows, hidden, input);
     const Tensor h3 = h.view({1, rows, hidden}), y3 = y.view({1, rows, out});
-    MlpHidden forward{input.reshape({1, rows, inner}),
-                      weight_1.t().unsqueeze(0),
-                      in[Bias1] ? contiguous(in[Bias1]) : Tensor(),
-                      h3,
-                      aux,
-                      act};
+    // held until the kernel has run: copies where memory lies otherwise
+    const Tensor x3 = input.reshape({1, rows, inner}), bias_1 = in[Bias1] ? contiguous(in[Bias1]) : Tensor();
+    MlpHidden forward{x3, weight_1.t().unsqueeze(0), bias_1, h3, aux, act};
     auto kernel = mlp_hidden.find(input.device(), forward);
     // dy and dpre will be memory like y and h.
     if (!kernel ||

@@ -25,6 +25,8 @@ SF_OP_TEST(mlp) {
   sample(randn({4, 9}), randn({7, 9}), none, randn({6, 7}), randn({6}), "gelu_tanh");
   sample(randn({9, 4}).transpose(0, 1), randn({24, 9}), randn({24}), randn({24, 3}).transpose(0, 1), randn({3}),
          "gelu_tanh");
+  // memory that the kernel cannot read as rows: copies, which must outlive it
+  sample(randn({2, 24, 30}).transpose(1, 2), randn({32, 24}), randn({32}), randn({8, 32}), randn({8}), "gelu_tanh");
   sample(randn({9}), randn({8, 9}), randn({8}), randn({2, 8}), randn({2}));
   sample(randn({0, 9}), randn({8, 9}), randn({8}), randn({2, 8}), randn({2}));
   rejects("activation must be", randn({4, 5}), randn({3, 5}), none, randn({2, 3}), none, "tanh");
