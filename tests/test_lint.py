@@ -91,3 +91,15 @@ def test_files_that_comments_name(checked, comment, missing):
 
     said = checked(names, {str(path): ""})
     assert len(said) == bool(missing) and all(f"names {missing}, which" in text for text in said)
+
+
+def test_arguments_of_a_kernel_are_held(checked):
+    def calls(lint, paths, complain):
+        for path in paths:
+            lint.check_kernel_calls(path, (lint.ROOT / path).read_text(), complain)
+
+    held = "  const Tensor x = input.reshape({1, 2});\n  LinearAdd args{x, y.view({1, 2})};\n"
+    assert checked(calls, {"scaffolding/ops/a.cpp": held}) == []
+    loose = "\n  LinearAdd args{weight.t(),\n                 bias ? contiguous(bias) : bias};\n"
+    (said,) = checked(calls, {"scaffolding/ops/a.cpp": loose, "scaffolding/ops/a_test.cpp": loose})
+    assert said.startswith("scaffolding/ops/a.cpp:3: a kernel's arguments are views that own nothing")

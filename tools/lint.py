@@ -219,6 +219,22 @@ def check_cpp(path, text, files, complain):
             )
 
 
+# Arguments of a kernel that are made of a tensor which nobody holds.
+ARGUMENT_OF_A_COPY = re.compile(r"^ +(?!Tensors? |Shape )[A-Z]\w+ \w+\{[^;]*?\b(?:reshape|contiguous)\(", re.M)
+
+
+def check_kernel_calls(path, text, complain):
+    if path.parts[:2] != ("scaffolding", "ops") or TEST_CODE.search(str(path)):
+        return
+    for match in ARGUMENT_OF_A_COPY.finditer(text):
+        complain(
+            path,
+            text.count("\n", 0, match.end()) + 1,
+            "a kernel's arguments are views that own nothing: hold what reshape or contiguous may have copied in a "
+            "Tensor until the kernel has run",
+        )
+
+
 def check_python(path, text, complain):
     for number, line in enumerate(text.split("\n"), 1):
         if re.match(r"\s*(import|from)\s+torch\b", line) and path.parts[:2] != ("tests", "golden"):
@@ -366,6 +382,7 @@ def main():
             check_named_files(path, text, endings, complain)
         if path.suffix in CPP:
             check_cpp(path, text, known, complain)
+            check_kernel_calls(path, text, complain)
             check_families(path, text, complain)
             check_models(path, text, complain)
         elif path.suffix == ".py":

@@ -66,7 +66,8 @@ Tensor indexing::take_slices(const char* op, const Tensor& x, int64_t d, const T
     TensorView in = x;
     in.sizes[d] = at.numel();
     in.strides[d] = 0;
-    Take t{y, in, at.reshape(row).expand(size), x.strides()[d]};
+    const Tensor places = at.reshape(row);
+    Take t{y, in, places.expand(size), x.strides()[d]};
     auto kernel = take_kernel.find(x.device(), t);
     SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", x.device());
     kernel(t);

@@ -11,7 +11,8 @@ inline bool in_outline(int64_t outline, double u, double v) {
   const double r = std::hypot(u, v), across = std::abs(u), down = std::abs(v);
   const bool shapes[kOutlines] = {r < 0.45,
                                   across < 0.4 && down < 0.4,
-                                  across + down<0.45, v> - 0.4 && across < (v + 0.4) / 2,
+                                  across + down < 0.45,
+                                  -0.4 < v && across < (v + 0.4) / 2,
                                   r < 0.45 && r > 0.2,
                                   across < 0.15 && down < 0.45,
                                   across < 0.45 && down < 0.15,

@@ -19,7 +19,7 @@ bool equal(const Tensor& a, const Tensor& b) { return amax(abs(a - b)).item() ==
 
 Tensor wide(const Shape& sizes) { return to_channels_last(randn(sizes)); }
 
-// Without Winograd's algorithm, below AVX2, compositions are taken everywhere, and there is nothing to compare.
+// Which this kernel is a form of: there is none below AVX2.
 bool has_winograd() {
   for (int i = 0; i < conv_forward.count(DeviceType::CPU); ++i)
     if (std::string(conv_forward.entry(DeviceType::CPU, i).provider) == "winograd") return true;
@@ -35,8 +35,8 @@ bool has_kernel() {
 TEST(FinishedConv, is_the_composition_within_wider_pictures) {
   autograd::NoGrad off;
   manual_seed(5);
-  if (!has_winograd()) GTEST_SKIP() << "no kernel here";
-  ASSERT_TRUE(has_kernel());
+  ASSERT_EQ(has_kernel(), has_winograd());
+  if (!has_winograd()) return;  // nothing was written, and callers compose it
   struct Case {
     int64_t batch, in, out, height, width;
   };
@@ -60,8 +60,8 @@ TEST(FinishedConv, is_the_composition_within_wider_pictures) {
 TEST(FinishedConv, adds_to_what_it_overwrites_and_enlarges_what_it_reads) {
   autograd::NoGrad off;
   manual_seed(6);
-  if (!has_winograd()) GTEST_SKIP() << "no kernel here";
-  ASSERT_TRUE(has_kernel());
+  ASSERT_EQ(has_kernel(), has_winograd());
+  if (!has_winograd()) return;  // nothing was written, and callers compose it
   const Tensor x = wide({1, 32, 14, 19}), w = randn({32, 32, 3, 3}), b = randn({32}), slopes = full({32}, 0.2);
   Tensor y = wide({1, 32, 14, 19});
   const Tensor want = conv2d(x, w, b, {1}, 1) + y * 2;
