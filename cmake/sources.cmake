@@ -1,5 +1,6 @@
 # The suffix of a file says which library it goes into. A new file needs no edit here.
 #   x.cpp core · x.cpu.cpp core, once per instruction set
+#   x.amx.cpp core, for tiles (AMX) and with tiles in plain C++
 #   x.onednn.cpp core where oneDNN is · x.accelerate.cpp core on Apple
 #   x.cu, x.cuda.cpp, x.cudnn.cpp libscaffolding_cuda.so · x.libav.cpp libscaffolding_video.so
 #   x_test.cpp tests · x_bench.cpp benchmarks · x_fuzz.cpp fuzz targets
@@ -7,6 +8,8 @@ file(GLOB_RECURSE sf_all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.c
 
 set(sf_cpu ${sf_all})
 list(FILTER sf_cpu INCLUDE REGEX "\\.cpu\\.cpp$")
+set(sf_amx ${sf_all})
+list(FILTER sf_amx INCLUDE REGEX "\\.amx\\.cpp$")
 set(sf_onednn ${sf_all})
 list(FILTER sf_onednn INCLUDE REGEX "\\.onednn\\.cpp$")
 set(sf_core ${sf_all})
@@ -30,7 +33,7 @@ set(SF_ISAS "base;avx2;avx512;avx512bf16" CACHE STRING
 if(SF_ISAS STREQUAL "native")   # what backend/cpu/isa.cpp would choose
   set(SF_ISAS base)
   file(READ /proc/cpuinfo sf_cpuinfo LIMIT 20000)
-  if(sf_cpuinfo MATCHES " avx512_bf16 ")
+  if(sf_cpuinfo MATCHES " avx512_bf16 ")   # and tiles, where they are
     list(APPEND SF_ISAS avx512bf16)
   elseif(sf_cpuinfo MATCHES " avx512vl ")
     list(APPEND SF_ISAS avx512)
@@ -71,6 +74,19 @@ foreach(isa ${SF_ISAS})
   target_compile_definitions(sf_cpu_${isa} PRIVATE SF_ISA=${isa} SF_ISA_PRIORITY=${isa_priority_${isa}})
   list(APPEND sf_isa_objects sf_cpu_${isa})
 endforeach()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND avx512bf16 IN_LIST SF_ISAS)
+  # Instructions for tiles are written as such, so that any compiler knows them. Before oneDNN's kernels (priority 10).
+  set(isa_flags_avx512amx ${isa_flags_avx512bf16})
+  set(isa_flags_amx_emulated -march=x86-64-v2 -O2 -DSF_AMX_EMULATED -Wno-psabi)
+  foreach(isa avx512amx amx_emulated)
+    add_library(sf_cpu_${isa} OBJECT ${sf_amx})
+    target_compile_options(sf_cpu_${isa} PRIVATE ${isa_flags_${isa}} -ffp-contract=fast -fno-math-errno
+                                                 -fno-trapping-math)
+    target_compile_definitions(sf_cpu_${isa} PRIVATE SF_ISA=${isa} SF_ISA_PRIORITY=12)
+    list(APPEND sf_isa_objects sf_cpu_${isa})
+  endforeach()
+endif()
 
 set(sf_object_libraries sf_core ${sf_isa_objects})
 if(SF_ONEDNN AND sf_onednn)

@@ -1,13 +1,32 @@
 #include "scaffolding/backend/precision.h"
 
 #include <atomic>
+#include <string_view>
+
+#include "scaffolding/core/error.h"
 
 namespace sf {
 
-static std::atomic<bool> g_matmul_tf32{false}, g_matmul_benchmark{false};
+static std::atomic<Float32Precision> g_precision{Float32Precision::Highest};
+static std::atomic<bool> g_matmul_benchmark{false};
+static constexpr const char* kNames[] = {"highest", "high", "medium"};
 
-bool matmul_allow_tf32() { return g_matmul_tf32.load(std::memory_order_relaxed); }
-void set_matmul_allow_tf32(bool allow) { g_matmul_tf32.store(allow, std::memory_order_relaxed); }
+Float32Precision float32_matmul_precision() { return g_precision.load(std::memory_order_relaxed); }
+void set_float32_matmul_precision(Float32Precision precision) {
+  g_precision.store(precision, std::memory_order_relaxed);
+}
+void set_float32_matmul_precision(const char* name) {
+  for (int i = 0; i < 3; ++i)
+    if (std::string_view(name) == kNames[i]) return set_float32_matmul_precision(Float32Precision(i));
+  SF_CHECK(false, "set_float32_matmul_precision: must be highest, high or medium, got '", name, "'");
+}
+const char* name_of(Float32Precision precision) { return kNames[int(precision)]; }
+
+bool matmul_allow_tf32() { return float32_matmul_precision() != Float32Precision::Highest; }
+void set_matmul_allow_tf32(bool allow) {
+  if (allow != matmul_allow_tf32())
+    set_float32_matmul_precision(allow ? Float32Precision::High : Float32Precision::Highest);
+}
 bool matmul_benchmark() { return g_matmul_benchmark.load(std::memory_order_relaxed); }
 void set_matmul_benchmark(bool benchmark) { g_matmul_benchmark.store(benchmark, std::memory_order_relaxed); }
 

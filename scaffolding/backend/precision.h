@@ -1,10 +1,24 @@
-// Settings of matrix products on a GPU. Process-wide; any thread may ask and set.
+// Settings of matrix products. Process-wide; any thread may ask and set.
 #pragma once
+#include <cstdint>
 
 namespace sf {
 
-// Whether products of float32 matrices may round their operands to TF32 (10 bits of mantissa) for the tensor cores.
-// Off at first, as in torch.
+// How exactly float32 is multiplied, under torch's names (set_float32_matmul_precision):
+//   Highest   as float32 at least. On a CPU with tiles (AMX) that is three bfloat16 parts of either operand and six
+//             products, whose error is below that of float32's own multiply-adds; at first.
+//   High      two parts and three products, 16 bits; TF32 on a GPU.
+//   Medium    bfloat16; TF32 on a GPU.
+// Sums are float32 always. A CPU without tiles computes all three alike.
+enum class Float32Precision : uint8_t { Highest, High, Medium };
+Float32Precision float32_matmul_precision();
+void set_float32_matmul_precision(Float32Precision precision);
+// "highest", "high", "medium"; throws ValueError for others.
+void set_float32_matmul_precision(const char* name);
+const char* name_of(Float32Precision precision);
+
+// Whether products of float32 matrices on a GPU may round their operands to TF32 (10 bits of mantissa) for the tensor
+// cores: whenever the precision is not Highest. Off at first, as in torch; setting it sets High or Highest.
 bool matmul_allow_tf32();
 void set_matmul_allow_tf32(bool allow);
 // Whether the first product of a kind (sizes, layouts, alignments, dtypes, what follows it) times the algorithms that

@@ -11,9 +11,12 @@ const std::vector<Variable>& all() {
       {"SF_TRACE", "0", "1 prints op, shapes, provider, microseconds and bytes of every kernel call to standard error"},
       {"SF_PROVIDER", "",
        "pins providers: conv2d:native,matmul:onednn (kernel table name or its prefix, then provider)"},
-      {"SF_ISA", "", "highest instruction set our own kernels may use: base, avx2, avx512 or avx512bf16"},
+      {"SF_ISA", "",
+       "highest instruction set our own kernels may use: base, avx2, avx512, avx512bf16 or avx512amx; "
+       "amx_emulated: those for tiles in plain C++, for tests"},
       {"SF_BF16_DOT", "",
        "1 multiplies bfloat16 by vdpbf16ps, 0 widens it to float32; unset does what is faster on this processor"},
+      {"SF_INT8_DOT", "1", "0 multiplies int8 without vpdpbusd, as on a processor that lacks it"},
       {"SF_NUM_THREADS", "0", "threads for CPU kernels; 0 means one per core (OMP_NUM_THREADS is honoured too)"},
       {"SF_CPU_CACHE_MB", "1024", "megabytes of freed host memory kept for reuse; 0 returns every block at once"},
       {"SF_CPU_MEMORY_LIMIT_MB", "0",

@@ -1,12 +1,9 @@
 #include "scaffolding/backend/cpu/bf16_dot.h"
 
+#include "scaffolding/backend/cpu/amx.h"
 #include "scaffolding/backend/cpu/isa.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 namespace sf::cpu {
 
@@ -14,15 +11,6 @@ static bool is_intel() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   return __builtin_cpu_is("intel");
-#else
-  return false;
-#endif
-}
-
-static bool has_amx_bf16() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
 #else
   return false;
 #endif
@@ -38,7 +26,7 @@ bool bf16_dot_pays() {
 }
 
 bool bf16_library_pays() {
-  static const bool pays = has(Isa::avx512bf16) && (bf16_dot_pays() || has_amx_bf16());
+  static const bool pays = has(Isa::avx512bf16) && (bf16_dot_pays() || has_tiles());
   return pays;
 }
 

@@ -1,20 +1,23 @@
 #include "scaffolding/backend/cpu/isa.h"
 
+#include <algorithm>
 #include <fstream>
 #include <string_view>
 
+#include "scaffolding/backend/cpu/amx.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/kernel.h"
 
 namespace sf::cpu {
 
-static constexpr const char* kNames[] = {"base", "avx2", "avx512", "avx512bf16"};
+static constexpr const char* kNames[] = {"base", "avx2", "avx512", "avx512bf16", "avx512amx"};
+static constexpr std::string_view kEmulated = "amx_emulated";
 
 const char* name(Isa isa) { return kNames[int(isa)]; }
 
 bool isa_from_name(const char* text, Isa& out) {
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < int(std::size(kNames)); ++i)
     if (std::string_view(text) == kNames[i]) return out = Isa(i), true;
   return false;
 }
@@ -27,21 +30,24 @@ static Isa detect() {
     found = Isa::avx2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
-      found = __builtin_cpu_supports("avx512bf16") ? Isa::avx512bf16 : Isa::avx512;
+      found = !__builtin_cpu_supports("avx512bf16") ? Isa::avx512 : has_tiles() ? Isa::avx512amx : Isa::avx512bf16;
   }
 #endif
   std::string cap = env::text("SF_ISA");
-  Isa limit;
-  if (!cap.empty()) {
-    SF_CHECK(isa_from_name(cap.c_str(), limit), "SF_ISA: must be base, avx2, avx512 or avx512bf16, got '", cap, "'");
-    if (limit < found) found = limit;
-  }
-  return found;
+  if (cap.empty()) return found;
+  Isa limit = Isa::avx512bf16;  // of amx_emulated
+  SF_CHECK(isa_from_name(cap.c_str(), limit) || cap == kEmulated,
+           "SF_ISA: must be base, avx2, avx512, avx512bf16, avx512amx or amx_emulated, got '", cap, "'");
+  return std::min(limit, found);
 }
 
 Isa best() {
   static const Isa found = detect();
   return found;
+}
+bool emulates_tiles() {
+  static const bool wanted = env::text("SF_ISA") == kEmulated;
+  return wanted;
 }
 bool has(Isa isa) { return isa <= best(); }
 
@@ -58,6 +64,8 @@ std::string processor_name() {
 void sf::detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority,
                                  void (*fn)(), void (*supports)(), const char* isa) {
   cpu::Isa level;
-  if (isa && (!cpu::isa_from_name(isa, level) || !cpu::has(level))) return;
+  const bool present =
+      !isa || (isa == cpu::kEmulated ? cpu::emulates_tiles() : cpu::isa_from_name(isa, level) && cpu::has(level));
+  if (!present) return;
   table.add(device, {provider, isa, priority, fn, supports});
 }

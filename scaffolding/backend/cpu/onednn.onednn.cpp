@@ -26,6 +26,7 @@ const dnnl::engine& engine() {
       case Isa::base: dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41); break;
       case Isa::avx2: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2); break;
       case Isa::avx512: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core); break;
+      case Isa::avx512bf16: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16); break;
       default: break;
     }
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);

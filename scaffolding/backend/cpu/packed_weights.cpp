@@ -63,11 +63,11 @@ void remove(Table& t, PackedEntry* e) {
 }
 
 bool same_layout(const PackedKey& a, const PackedKey& b) {
-  return a.format == b.format && std::memcmp(a.layout, b.layout, sizeof a.layout) == 0;
+  return a.format == b.format && a.unit == b.unit && std::memcmp(a.layout, b.layout, sizeof a.layout) == 0;
 }
 
 uint64_t hash_of(const PackedKey& key) {
-  uint64_t h = reinterpret_cast<uintptr_t>(key.data) ^ key.format;
+  uint64_t h = reinterpret_cast<uintptr_t>(key.data) ^ key.format ^ key.unit << 16;
   for (int64_t l : key.layout) h = (h ^ uint64_t(l)) * 0x9e3779b97f4a7c15 + (h >> 29);
   return h;
 }

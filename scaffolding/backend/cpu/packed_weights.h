@@ -17,6 +17,7 @@ struct PackedKey {
   uint64_t version = 0;     // 0 is not cached: callers do not ask then
   uint32_t format = 0;      // who packed it, for which instruction set: kernels with equal layouts share a number
   int64_t layout[10] = {};  // sizes and strides of the source, and whatever else the layout depends on
+  size_t unit = 0;          // bytes of one unit, where the arithmetic decides what that is
 };
 
 struct PackedEntry;

@@ -27,7 +27,14 @@
 namespace sf {
 namespace SF_ISA {
 
-#if defined(__AVX512F__)
+// Tiles in plain C++ (tiles.h) go with vectors in plain C++, of the width that tiles have.
+#if defined(__SSE4_1__) && !defined(__AVX__) && !defined(SF_AMX_EMULATED)
+#define SF_SSE 1
+#else
+#define SF_SSE 0
+#endif
+
+#if defined(__AVX512F__) || defined(SF_AMX_EMULATED)
 inline constexpr int kLanes = 16;
 #elif defined(__AVX__)
 inline constexpr int kLanes = 8;
@@ -106,7 +113,7 @@ SF_INLINE vf min(vf a, vf b) { return (vf_raw)_mm512_min_ps((__m512)a.v, (__m512
 #elif defined(__AVX__)
 SF_INLINE vf max(vf a, vf b) { return (vf_raw)_mm256_max_ps((__m256)a.v, (__m256)b.v); }
 SF_INLINE vf min(vf a, vf b) { return (vf_raw)_mm256_min_ps((__m256)a.v, (__m256)b.v); }
-#elif defined(__SSE__)
+#elif SF_SSE
 SF_INLINE vf max(vf a, vf b) { return (vf_raw)_mm_max_ps((__m128)a.v, (__m128)b.v); }
 SF_INLINE vf min(vf a, vf b) { return (vf_raw)_mm_min_ps((__m128)a.v, (__m128)b.v); }
 #else
@@ -220,7 +227,7 @@ SF_INLINE void store_stream(float* p, vf x) {
   _mm512_stream_ps(p, (__m512)x.v);
 #elif defined(__AVX__)
   _mm256_stream_ps(p, (__m256)x.v);
-#elif defined(__SSE__)
+#elif SF_SSE
   _mm_stream_ps(p, (__m128)x.v);
 #else
   store(p, x);
@@ -238,7 +245,7 @@ SF_INLINE vf swap_pairs(vf x) {
   return (vf_raw)_mm512_maskz_permute_ps(__mmask16(-1), (__m512)x.v, 0xb1);
 #elif defined(__AVX__)
   return (vf_raw)_mm256_permute_ps((__m256)x.v, 0xb1);
-#elif defined(__SSE__)
+#elif SF_SSE
   return (vf_raw)_mm_shuffle_ps((__m128)x.v, (__m128)x.v, 0xb1);
 #else
   vf r;
@@ -253,7 +260,7 @@ SF_INLINE vf each_twice(vf x) {
   return (vf_raw)_mm512_maskz_permutexvar_ps(__mmask16(-1), at, (__m512)x.v);
 #elif defined(__AVX2__)
   return (vf_raw)_mm256_permutevar8x32_ps((__m256)x.v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
-#elif defined(__SSE__) && !defined(__AVX__)
+#elif SF_SSE
   return (vf_raw)_mm_unpacklo_ps((__m128)x.v, (__m128)x.v);
 #else
   vf r;

@@ -78,7 +78,7 @@ SF_INLINE bool any(vm m) {
   return _mm512_movepi32_mask((__m512i)m.m) != 0;
 #elif defined(__AVX__)
   return _mm256_movemask_ps((__m256)m.m) != 0;
-#elif defined(__SSE__)
+#elif SF_SSE
   return _mm_movemask_ps((__m128)m.m) != 0;
 #else
   int32_t r = 0;
@@ -102,7 +102,7 @@ SF_INLINE vf minimum(vf a, vf b) { return select(isnan(a), a, min(a, b)); }
 #elif defined(__AVX__)
 #define SF_ROUND(name, mode, scalar) \
   SF_INLINE vf name(vf x) { return (vf_raw)_mm256_round_ps((__m256)x.v, (mode) | _MM_FROUND_NO_EXC); }
-#elif defined(__SSE4_1__)
+#elif SF_SSE
 #define SF_ROUND(name, mode, scalar) \
   SF_INLINE vf name(vf x) { return (vf_raw)_mm_round_ps((__m128)x.v, (mode) | _MM_FROUND_NO_EXC); }
 #else
@@ -123,7 +123,7 @@ SF_INLINE vf sqrt(vf x) {
   return (vf_raw)_mm512_sqrt_ps((__m512)x.v);
 #elif defined(__AVX__)
   return (vf_raw)_mm256_sqrt_ps((__m256)x.v);
-#elif defined(__SSE__)
+#elif SF_SSE
   return (vf_raw)_mm_sqrt_ps((__m128)x.v);
 #else
   for (int i = 0; i < kLanes; ++i) x.v[i] = __builtin_sqrtf(x.v[i]);
@@ -373,7 +373,7 @@ SF_INLINE vd2 widen(vf x) {
 #elif defined(__AVX__)
   return {(vd_raw)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x.v)),
           (vd_raw)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x.v, 1))};
-#elif defined(__SSE2__)
+#elif SF_SSE
   return {(vd_raw)_mm_cvtps_pd((__m128)x.v), (vd_raw)_mm_cvtps_pd(_mm_movehl_ps((__m128)x.v, (__m128)x.v))};
 #else
   vd2 r;
@@ -388,7 +388,7 @@ SF_INLINE vf narrow(vd2 x) {
 #elif defined(__AVX__)
   return (vf_raw)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)x.lo)),
                                       _mm256_cvtpd_ps((__m256d)x.hi), 1);
-#elif defined(__SSE2__)
+#elif SF_SSE
   return (vf_raw)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)x.lo), _mm_cvtpd_ps((__m128d)x.hi));
 #else
   vf r;
