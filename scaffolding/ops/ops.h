@@ -26,6 +26,7 @@
 #include "scaffolding/ops/fused/spatial_norm/spatial_norm.h"
 #include "scaffolding/ops/group_norm/group_norm.h"
 #include "scaffolding/ops/index/index.h"
+#include "scaffolding/ops/int_mm/int_mm.h"
 #include "scaffolding/ops/interpolate/interpolate.h"
 #include "scaffolding/ops/layer_norm/layer_norm.h"
 #include "scaffolding/ops/loss/loss.h"

@@ -135,6 +135,15 @@ SF_INLINE void finish_plain(const Epilogue& e, T* c, int rows, int cols, const f
       *c = e.beta != 0 ? v + e.beta * *c : v;
     }
 }
+// Integers: sums and a bias of int32, modulo 2^32.
+[[gnu::noinline]] inline void finish_tile(const Epilogue& e, int64_t row, int rows, int64_t col, int cols,
+                                          const int32_t* sums, int64_t sums_row) {
+  const auto* bias = static_cast<const uint32_t*>(e.bias) + (e.bias ? col : 0);
+  for (int i = 0; i < rows; ++i) {
+    auto* c = static_cast<uint32_t*>(e.c) + (row + i) * e.c_row + col;
+    for (int j = 0; j < cols; ++j) c[j] = uint32_t(sums[i * sums_row + j]) + (e.bias ? bias[j] : 0);
+  }
+}
 
 }  // namespace SF_ISA
 }  // namespace sf

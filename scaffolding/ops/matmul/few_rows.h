@@ -1,6 +1,7 @@
 // Products with few rows, where packing b would cost more than the product, and the choice between them and the rest.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
+#include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/ops/matmul/row_gemm.h"
 
 namespace sf {
@@ -111,7 +112,7 @@ template <class K, class P> SF_INLINE bool prefers_strided(const P& p) {
 // sets of L2: where many columns share the packing, they are packed (n = 2048: 48 against 76 ms).
 enum class Lies { None, A, B };
 template <class K, class P> SF_INLINE Lies which_lies(const P& p) {
-  if constexpr (sizeof(typename P::Src) != 4 || sizeof(typename K::Acc) != 4) return Lies::None;
+  if constexpr (!std::is_same_v<K, MulF32> || sizeof(typename P::Src) != 4) return Lies::None;
   auto packing = [](int64_t count, int64_t k, int64_t k_stride) {
     return double(count) * double(k) * (k_stride == 1 ? 0.4 : 0.15);
   };
@@ -150,7 +151,7 @@ template <class K, class P> void multiply(const P& p) {
                           [&](int64_t begin, int64_t end) { multiply_strided<K>(p, begin, end); });
     }
   }
-  if constexpr (sizeof(typename K::Acc) == 4) {
+  if constexpr (std::is_same_v<typename K::Acc, float>) {
     if (p.m <= kDotMost<typename P::Src> && p.a_k == 1 && p.b_k == 1) {
       const int64_t strips = ceil_div(p.n, kTileCols<MulF32>), each = max64(1, p.m * p.k * kTileCols<MulF32>);
       return parallel_for(strips, ceil_div(kDotWork, each),
@@ -158,8 +159,10 @@ template <class K, class P> void multiply(const P& p) {
     }
   }
   const int64_t per_strip = max64(1, ceil_div(p.k, K::kDepth) * kTileCols<K> * int64_t(sizeof(typename K::Unit)));
-  const int64_t chunk = max64(8, kPackedBytes / per_strip) * kTileCols<K>;
-  if constexpr (sizeof(typename P::Src) == 4 && sizeof(typename K::Acc) == 4) {
+  // Parts of a float32 take more than it does: where memory is short, fewer columns at a time.
+  const int64_t together = cpu::LeanMemory::active() ? kPackedBytes / 32 : kPackedBytes;
+  const int64_t chunk = max64(2, together / per_strip) * kTileCols<K>;
+  if constexpr (std::is_same_v<K, MulF32> && sizeof(typename P::Src) == 4) {
     const Lies lies = which_lies<K>(p);
     if (lies == Lies::B) {
       for (int64_t r = 0; r < p.m; r += chunk) {

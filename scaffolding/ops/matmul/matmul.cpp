@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/matmul/linear_gradient.h"
@@ -213,12 +214,13 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   Shape out = input.shape();
   out.back() = n;
   Tensor y;
+  const bool in_training = weight.requires_grad() && (autograd::grad_enabled() || cpu::LeanMemory::active());
   {
     autograd::NoGrad off;
     Tensor b = bias && bias.dtype() != input.dtype() && bias.dtype() != kFloat32 ? to_dtype(bias, input.dtype()) : bias;
     if (b) b = contiguous(b);
     y = product_in_shape("linear", input.reshape({1, rows, k}), weight.t().unsqueeze(0), out,
-                         {.bias = b, .b_is_weight = !weight.requires_grad()});
+                         {.bias = b, .b_is_weight = !in_training});
   }
   return autograd::record("linear", y, {input, weight, bias},
                           [x = save(input), w = save(weight), nx = input.requires_grad(), nw = weight.requires_grad(),

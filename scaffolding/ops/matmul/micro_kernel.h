@@ -20,9 +20,26 @@ inline constexpr int kTileRows = 4, kTileVecs = 2, kStridedRows = 4;
 #endif
 inline constexpr int kVecBytes = kLanes * 4;
 
+// What products of most kinds of numbers have in common.
+struct Packing {
+  static constexpr int kPanelRows = kTileRows;  // the most rows of a that are multiplied at once
+  static constexpr int64_t kRowStep = 1;        // rows are dealt to threads and blocks in whole steps
+  // Row `q` of `panels` panels of so many rows: equal heights.
+  SF_INLINE static int64_t panel(int64_t rows, int64_t q, int64_t panels) { return rows * q / panels; }
+  // k goes in blocks of at most kDepthBlock units: a strip of b is then 128 KB, from L2 as fast as from L1. Longer
+  // products are cut into blocks of about kDepthPart (at n = 2048 2 % faster than of 1024). Sums of all but the last
+  // block rest in at most kSumBytes.
+  static constexpr int64_t kDepthBlock = 1024, kDepthPart = 704, kSumBytes = INT64_MAX;
+  // A packed block of a: beside two strips of b and the lines of c it keeps its place in an L2 of 1 MB (450 KB:
+  // 1-2 % slower on Zen 5).
+  static constexpr int64_t kBlockBytes = kLanes == 16 ? 320 << 10 : 8 * kTileRows * kDepthBlock * 4;
+  using Scope = struct {};  // what a thread holds while it multiplies
+};
+
 // How numbers multiply. A Unit is what one lane of a packed operand holds: one float, one double, or a pair of bfloat16
 // that are neighbours along k. kDepth is the values of k in a unit.
-struct MulF32 {
+struct MulF32 : Packing {
+  using Left = MulF32;
   using Unit = float;
   using Acc = float;
   static constexpr int kDepth = 1;
@@ -30,7 +47,8 @@ struct MulF32 {
   SF_INLINE static Vec splat(Unit x) { return x - Vec{}; }
   SF_INLINE static Vec mul_add(Vec a, Vec b, Vec c) { return fma(vf(a), vf(b), vf(c)).v; }
 };
-struct MulF64 {
+struct MulF64 : Packing {
+  using Left = MulF64;
   using Unit = double;
   using Acc = double;
   static constexpr int kDepth = 1;
@@ -47,7 +65,8 @@ struct MulF64 {
   }
 };
 #if defined(__AVX512BF16__)
-struct MulBF16 {
+struct MulBF16 : Packing {
+  using Left = MulBF16;
   using Unit = uint32_t;  // two bfloat16, the even k in the low half
   using Acc = float;
   static constexpr int kDepth = 2;
@@ -124,11 +143,15 @@ using TileFn = void (*)(int64_t depth, const typename K::Unit* a, int64_t a_row,
                         const typename K::Acc* rest, int64_t rest_row, const char* ahead, int64_t ahead_step);
 
 // The kernel for `rows` in 1..MR, `vecs` in 1..kTileVecs.
-template <class K, bool kPacked, int MR = (kPacked ? kTileRows : kStridedRows)>
-SF_INLINE TileFn<K> tile_for(int rows, int vecs) {
-  if constexpr (MR > 1)
-    if (rows < MR) return tile_for<K, kPacked, MR - 1>(rows, vecs);
-  return vecs == 1 ? &tile<K, MR, 1, kPacked> : &tile<K, MR, kTileVecs, kPacked>;
+template <class K, bool kPacked> struct TileFor {
+  template <int MR = (kPacked ? kTileRows : kStridedRows)> SF_INLINE static TileFn<K> find(int rows, int vecs) {
+    if constexpr (MR > 1)
+      if (rows < MR) return find<MR - 1>(rows, vecs);
+    return vecs == 1 ? &tile<K, MR, 1, kPacked> : &tile<K, MR, kTileVecs, kPacked>;
+  }
+};
+template <class K, bool kPacked> SF_INLINE TileFn<K> tile_for(int rows, int vecs) {
+  return TileFor<K, kPacked>::find(rows, vecs);
 }
 
 }  // namespace SF_ISA

@@ -74,8 +74,32 @@ inline constexpr int64_t kPackSlack = kVecBytes;
 //   pack          element (w, k) is src[w * ws + k * ks]
 // Loops over w run from the last vector to the first: what a partial vector spills into the next row of the strip is
 // overwritten by that row's own first vector.
+// Arithmetic with units of its own brings its own: Packer<K, Src>::rows, columns and strided (tile_product.h).
+template <class K, class Src> struct Packer {};
 template <class K, class Src>
-[[gnu::noinline]] void pack_rows(typename K::Unit* dst, int width, const Src* const* rows, int count, int64_t depth) {
+concept HasPacker = requires {
+  typename Packer<K, Src>::Unit;
+};
+
+template <class K, class Src>
+requires HasPacker<K, Src> SF_INLINE void pack_rows(typename K::Unit* dst, int width, const Src* const* rows, int count,
+                                                    int64_t depth) {
+  Packer<K, Src>::rows(dst, width, rows, count, depth);
+}
+template <class K, class Src>
+requires HasPacker<K, Src> SF_INLINE void pack_columns(typename K::Unit* dst, int width, const Src* const* columns,
+                                                       int count, int64_t depth) {
+  Packer<K, Src>::columns(dst, width, columns, count, depth);
+}
+template <class K, class Src>
+requires HasPacker<K, Src> SF_INLINE void pack(typename K::Unit* dst, int width, const Src* src, int64_t ws, int64_t ks,
+                                               int count, int64_t depth) {
+  Packer<K, Src>::strided(dst, width, src, ws, ks, count, depth);
+}
+
+template <class K, class Src>
+requires(!HasPacker<K, Src>) [[gnu::noinline]] void pack_rows(typename K::Unit* dst, int width, const Src* const* rows,
+                                                              int count, int64_t depth) {
   constexpr int L = kVecLanes<K>;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;  // real lanes of this vector
@@ -102,8 +126,8 @@ template <class K, class Src>
 }
 
 template <class K, class Src>
-[[gnu::noinline]] void pack_columns(typename K::Unit* dst, int width, const Src* const* columns, int count,
-                                    int64_t depth) {
+requires(!HasPacker<K, Src>) [[gnu::noinline]] void pack_columns(typename K::Unit* dst, int width,
+                                                                 const Src* const* columns, int count, int64_t depth) {
   constexpr int L = kVecLanes<K>;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
@@ -115,8 +139,8 @@ template <class K, class Src>
 }
 
 template <class K, class Src>
-[[gnu::noinline]] void pack(typename K::Unit* dst, int width, const Src* src, int64_t ws, int64_t ks, int count,
-                            int64_t depth) {
+requires(!HasPacker<K, Src>) [[gnu::noinline]] void pack(typename K::Unit* dst, int width, const Src* src, int64_t ws,
+                                                         int64_t ks, int count, int64_t depth) {
   constexpr int L = kVecLanes<K>;
   if (ks == 1 && ws != 1) {
     const Src* rows[kTileCols<K>];

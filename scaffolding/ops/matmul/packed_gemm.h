@@ -17,15 +17,16 @@ namespace sf {
 namespace SF_ISA {
 
 // Slots of sf::scratch taken by matrix products; convolutions nest products and take the next ones.
-enum ScratchSlot { kSlotA, kSlotB, kSlotSums, kSlotConvInput, kSlotConvOutput, kSlotConvWeight };
+enum ScratchSlot { kSlotA, kSlotB, kSlotSums, kSlotConvInput, kSlotConvOutput, kSlotConvWeight, kSlotColumns };
 
-inline constexpr int64_t kDepthBlock = 1024;  // units of k: a strip of b is at most 128 KB, from L2 as fast as from L1
-inline constexpr int64_t kDepthPart = 704;    // what longer products are cut into: at n = 2048 2 % faster than 1024
 inline constexpr int64_t kRowBlock = 8 * kTileRows;
-// A packed block of a: beside two strips of b and the lines of c it keeps its place in an L2 of 1 MB (450 KB:
-// 1-2 % slower on Zen 5).
-inline constexpr int64_t kBlockBytes = kLanes == 16 ? 320 << 10 : kRowBlock * kDepthBlock * 4;
 inline constexpr int64_t kPackedBytes = int64_t(64) << 20;  // wider b are packed and multiplied in parts
+
+// Arithmetic that cannot represent every operand says so after packing (split_product.h): *rest becomes true.
+template <class K> SF_INLINE void watch_packing(bool* rest) {
+  if constexpr (requires { K::take_rest(); })
+    if (K::take_rest()) __atomic_store_n(rest, true, __ATOMIC_RELAXED);
+}
 
 // What multiply_packed() multiplies: sizes, an epilogue, and how to pack a part of either operand. This one reads two
 // plain matrices; convolutions bring their own (conv_product.h).
@@ -37,14 +38,17 @@ template <class K, class S> struct Product {
   const Src* b;
   int64_t b_k, b_n;
   Epilogue e;
+  bool* rest = nullptr;  // watch_packing()
 
   // Rows row.. of a, values k0.. of k, as a strip of that many rows.
   SF_INLINE void pack_a(typename K::Unit* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
-    pack<K>(dst, rows, a + row * a_m + k0 * a_k, a_m, a_k, rows, values);
+    pack<typename K::Left>(dst, rows, a + row * a_m + k0 * a_k, a_m, a_k, rows, values);
+    watch_packing<K>(rest);
   }
   // Columns col.. of b as a strip of kTileCols columns.
   SF_INLINE void pack_b(typename K::Unit* dst, int64_t col, int cols, int64_t k0, int64_t values) const {
     pack<K>(dst, kTileCols<K>, b + k0 * b_k + col * b_n, b_n, b_k, cols, values);
+    watch_packing<K>(rest);
   }
 };
 
@@ -52,10 +56,15 @@ SF_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 SF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 SF_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
+// Row i of `parts` equal parts of m rows, of whole steps.
+template <class K> SF_INLINE int64_t part_of(int64_t m, int64_t i, int64_t parts) {
+  return min64(m, ceil_div(m * i / parts, K::kRowStep) * K::kRowStep);
+}
+
 template <class K> struct PackedShape {
   int64_t k, units, blocks, block_units, strips;
   SF_INLINE PackedShape(int64_t k_, int64_t n) : k(k_), units(ceil_div(k_, K::kDepth)) {
-    blocks = units <= kDepthBlock ? 1 : ceil_div(units, kDepthPart);
+    blocks = units <= K::kDepthBlock ? 1 : ceil_div(units, K::kDepthPart);
     block_units = max64(1, ceil_div(units, blocks));
     blocks = max64(1, ceil_div(units, block_units));
     strips = ceil_div(n, kTileCols<K>);
@@ -77,6 +86,32 @@ void pack_b(const P& p, const PackedShape<K>& s, typename K::Unit* dst, int64_t 
 }
 
 template <class K> inline constexpr DType kAccType = sizeof(typename K::Acc) == 8 ? kFloat64 : kFloat32;
+template <class K>
+requires std::is_same_v<typename K::Acc, int32_t>
+inline constexpr DType kAccType<K> = kInt32;
+
+// Rows of a that stay in L2 for all of k, with the sums of few strips beside them: b then comes by once, and nothing
+// else does. 0: too few for that to pay (K::kStayRows).
+inline constexpr int64_t kStayingSumBytes = 128 << 10;
+template <class K> SF_INLINE int64_t rows_that_stay(int64_t units) {
+  if constexpr (requires { K::kStayBytes; }) {
+    const int64_t panels = K::kStayBytes / int64_t(sizeof(typename K::Unit)) / max64(1, units) / K::kPanelRows;
+    return panels * K::kPanelRows >= K::kStayRows ? panels * K::kPanelRows : 0;
+  }
+  return 0;
+}
+
+// Whether rows of a can be read from a copy that is shared by all of k (conv/staged_rows.h): p.staged says how it is
+// made, K::staged_panel multiplies it.
+template <class K, class P>
+concept CanStage = requires(const P& p) {
+  p.staged.steps;
+  K::kStages;
+};
+template <class K, class P> SF_INLINE bool is_staged(const P& p) {
+  if constexpr (CanStage<K, P>) return p.staged.data != nullptr;
+  else return false;
+}
 
 // Rows m0..m1 and strips s0..s1 of the product. `bp` is b packed by pack_b. Runs on the calling thread.
 template <class K, class P>
@@ -88,52 +123,92 @@ template <class K, class P>
   if (m1 <= m0 || s1 <= s0) return;
   const auto& e = p.e;
   const bool plain = e.plain() && e.c_type == kAccType<K>;
-  const int64_t block_rows = max64(1, kBlockBytes / int64_t(sizeof(Unit)) / s.block_units / kTileRows) * kTileRows;
+  constexpr int64_t kPanel = K::kPanelRows;
+  const bool staged = is_staged<K>(p);
+  const int64_t stay_rows = rows_that_stay<K>(s.units);  // for all of k
+  const bool stays = !staged && s.blocks > 1 && stay_rows > 0;
+  int64_t block_rows = max64(1, K::kBlockBytes / int64_t(sizeof(Unit)) / s.block_units / kPanel) * kPanel;
+  if (stays) block_rows = min64(block_rows, stay_rows);
+  if constexpr (CanStage<K, P>)
+    if (staged)
+      for (block_rows = 512; block_rows > kPanel && p.staged.most_bytes(block_rows) > K::kStageBytes;) block_rows /= 2;
   const int64_t row_blocks = ceil_div(m1 - m0, block_rows);
-  const int64_t most_rows = ceil_div(m1 - m0, row_blocks);
-  Unit* ap = static_cast<Unit*>(scratch(size_t(most_rows * s.block_units) * sizeof(Unit) + kPackSlack, kSlotA));
+  auto first_row = [&](int64_t rb) { return m0 + part_of<K>(m1 - m0, rb, row_blocks); };
+  const int64_t most_rows = ceil_div(m1 - m0, row_blocks) + 2 * K::kRowStep;
+  // Strips whose sums stay near while all of k goes by. Where these are not all, a block of rows is packed whole.
+  const int64_t sum_bytes = stays ? kStayingSumBytes : K::kSumBytes;
+  const int64_t together =
+      s.blocks == 1 ? s1 - s0 : min64(s1 - s0, max64(1, sum_bytes / int64_t(sizeof(Acc)) / (most_rows * NR)));
+  const bool whole = !staged && together < s1 - s0;
+  size_t a_bytes = size_t(most_rows * (whole ? s.units : s.block_units)) * sizeof(Unit) + kPackSlack;
+  if constexpr (CanStage<K, P>)
+    if (staged) a_bytes = size_t(p.staged.most_bytes(most_rows));
+  Unit* ap = static_cast<Unit*>(scratch(a_bytes, kSlotA));
   Acc* sums =
-      s.blocks > 1 ? static_cast<Acc*>(scratch(size_t(most_rows * (s1 - s0) * NR) * sizeof(Acc), kSlotSums)) : nullptr;
-  alignas(64) Acc tile_sums[kTileRows * NR];
+      s.blocks > 1 ? static_cast<Acc*>(scratch(size_t(most_rows * together * NR) * sizeof(Acc), kSlotSums)) : nullptr;
+  alignas(64) Acc tile_sums[kPanel * NR];
+  [[maybe_unused]] typename K::Scope scope;
   for (int64_t rb = 0; rb < row_blocks; ++rb) {
-    const int64_t i0 = m0 + (m1 - m0) * rb / row_blocks, rows = m0 + (m1 - m0) * (rb + 1) / row_blocks - i0;
-    const int64_t panels = ceil_div(rows, kTileRows);
-    for (int64_t kb = 0; kb < s.blocks; ++kb) {
-      const int64_t depth = s.depth(kb), k0 = kb * s.block_units * K::kDepth,
-                    values = min64(p.k - k0, depth * K::kDepth);
-      const bool last = kb == s.blocks - 1;
-      for (int64_t q = 0; q < panels; ++q) {
-        const int64_t r0 = rows * q / panels, r1 = rows * (q + 1) / panels;
-        p.pack_a(ap + r0 * depth, i0 + r0, int(r1 - r0), k0, values);
-      }
-      for (int64_t st = s0; st < s1; ++st) {
-        const Unit* b = bp + s.offset(kb, st);
-        const int64_t c0 = st * NR;
-        const int cols = int(min64(p.n - c0, NR)), vecs = cols <= L ? 1 : kTileVecs;
-        const bool straight = plain && cols == vecs * L;
-        // The strip that follows this one in memory comes into L2 while this one is used, a part per panel.
-        const int64_t ahead_bytes = ceil_div(depth * NR * int64_t(sizeof(Unit)), panels),
-                      ahead_step = ceil_div(ahead_bytes, max64(1, depth));
-        const char* ahead = reinterpret_cast<const char*>(b + depth * NR);
-        for (int64_t q = 0; q < panels; ++q) {
-          const int64_t r0 = rows * q / panels;
-          const int mr = int(rows * (q + 1) / panels - r0);
-          const auto run = tile_for<K, true>(mr, vecs);
-          const Unit* a = ap + r0 * depth;
-          Acc* rest = sums ? sums + ((st - s0) * rows + r0) * NR : nullptr;
-          if (!last) {
-            run(depth, a, 0, 0, b, 0, rest, NR, kb ? rest : nullptr, NR, ahead + q * ahead_bytes, ahead_step);
-          } else if (straight) {
-            run(depth, a, 0, 0, b, 0, static_cast<Acc*>(e.c) + (i0 + r0) * e.c_row + c0, e.c_row, rest, NR,
-                ahead + q * ahead_bytes, ahead_step);
-          } else {
-            for (int i = 0; i < mr; ++i) __builtin_prefetch(advance(e.c, e.c_type, (i0 + r0 + i) * e.c_row + c0), 1);
-            run(depth, a, 0, 0, b, 0, tile_sums, NR, rest, NR, ahead + q * ahead_bytes, ahead_step);
-            finish_tile(e, i0 + r0, mr, c0, cols, tile_sums, NR);
+    const int64_t i0 = first_row(rb), rows = first_row(rb + 1) - i0, panels = ceil_div(rows, kPanel);
+    auto panel = [&](int64_t q) { return K::panel(rows, q, panels); };
+    if constexpr (CanStage<K, P>)
+      if (staged) p.staged.stage(reinterpret_cast<typename P::Src*>(ap), i0, rows);
+    for (int64_t g0 = s0; g0 < s1; g0 += together)
+      for (int64_t kb = 0; kb < s.blocks; ++kb) {
+        const int64_t depth = s.depth(kb), k0 = kb * s.block_units * K::kDepth,
+                      values = min64(p.k - k0, depth * K::kDepth);
+        const bool last = kb == s.blocks - 1;
+        Unit* const block = ap + (whole ? kb * s.block_units * rows : 0);
+        if (!staged && (!whole || g0 == s0))
+          for (int64_t q = 0; q < panels; ++q)
+            p.pack_a(block + panel(q) * depth, i0 + panel(q), int(panel(q + 1) - panel(q)), k0, values);
+        for (int64_t st = g0; st < min64(s1, g0 + together); ++st) {
+          const Unit* b = bp + s.offset(kb, st);
+          const int64_t c0 = st * NR;
+          const int cols = int(min64(p.n - c0, NR)), vecs = cols <= L ? 1 : kTileVecs;
+          const bool straight = plain && cols == vecs * L;
+          // The strip that follows this one in memory comes into L2 while this one is used, a part per panel.
+          const int64_t ahead_bytes = ceil_div(depth * NR * int64_t(sizeof(Unit)), panels),
+                        ahead_step = ceil_div(ahead_bytes, max64(1, depth));
+          const char* ahead = reinterpret_cast<const char*>(b + depth * NR);
+          // And so does the next block of a, where it was packed long ago: every second panel fetches for both.
+          const bool turns = whole && !stays && !last && panels > 1;
+          const int64_t next_part = turns ? ceil_div(s.depth(kb + 1) * rows * int64_t(sizeof(Unit)),
+                                                     (min64(s1, g0 + together) - g0) * (panels / 2))
+                                          : 0;
+          const char* next = reinterpret_cast<const char*>(block + depth * rows) + (st - g0) * (panels / 2) * next_part;
+          for (int64_t q = 0; q < panels; ++q) {
+            const int64_t r0 = panel(q);
+            const int mr = int(panel(q + 1) - r0);
+            const auto tile = tile_for<K, true>(mr, vecs);
+            const Unit* a = block + r0 * depth;
+            const bool fetch_next = turns && q % 2 == 1;
+            const char* fetch = fetch_next ? next + q / 2 * next_part : ahead + q * ahead_bytes;
+            const int64_t fetch_step = fetch_next ? next_part / depth : ahead_step * (turns ? 2 : 1);
+            auto run = [&](Acc * c, int64_t c_row, const Acc* before) __attribute__((always_inline)) {
+              if constexpr (CanStage<K, P>)
+                if (staged) {
+                  const auto* lines = reinterpret_cast<const typename P::Src*>(ap);
+                  return K::staged_panel(depth, p.staged.at(lines, i0, i0 + r0),
+                                         mr > 16 ? p.staged.at(lines, i0, i0 + r0 + 16) : nullptr, p.staged.padded,
+                                         p.staged.steps + kb * s.block_units, mr, vecs, b, c, c_row, before, NR, fetch,
+                                         fetch_step);
+                }
+              tile(depth, a, mr, 0, b, 0, c, c_row, before, NR, fetch, fetch_step);
+            };
+            Acc* rest = sums ? sums + ((st - g0) * rows + r0) * NR : nullptr;
+            if (!last) {
+              run(rest, NR, kb ? rest : nullptr);
+            } else if (straight) {
+              run(static_cast<Acc*>(e.c) + (i0 + r0) * e.c_row + c0, e.c_row, rest);
+            } else {
+              for (int i = 0; i < mr; ++i) __builtin_prefetch(advance(e.c, e.c_type, (i0 + r0 + i) * e.c_row + c0), 1);
+              run(tile_sums, NR, rest);
+              finish_tile(e, i0 + r0, mr, c0, cols, tile_sums, NR);
+            }
           }
         }
       }
-    }
   }
 }
 
@@ -146,7 +221,7 @@ template <class K> SF_INLINE Grid choose_grid(int64_t m, int64_t strips, int64_t
   Grid best{1, 1};
   int64_t least = INT64_MAX;
   for (int64_t tm = 1; tm <= threads; ++tm) {
-    const int64_t tn = threads / tm, tall = ceil_div(ceil_div(m, tm), kTileRows) * kTileRows;
+    const int64_t tn = threads / tm, tall = ceil_div(ceil_div(m, tm), K::kPanelRows) * K::kPanelRows;
     const int64_t cost = tall * (ceil_div(strips, tn) * kTileCols<K> + 16);
     if (cost < least) least = cost, best = {tm, tn};
   }
@@ -165,10 +240,19 @@ template <class K, class P> void multiply_prepacked(const P& p, const PackedShap
   parallel_for(g.rows * g.strips, 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t i = t / g.strips, j = t % g.strips;
-      multiply_packed<K>(p, s, bp, p.m * i / g.rows, p.m * (i + 1) / g.rows, s.strips * j / g.strips,
+      multiply_packed<K>(p, s, bp, part_of<K>(p.m, i, g.rows), part_of<K>(p.m, i + 1, g.rows), s.strips * j / g.strips,
                          s.strips * (j + 1) / g.strips);
     }
   });
+}
+
+// The same for b whose packed copy is kept: the last byte tells whoever finds it.
+template <class K, class P> SF_INLINE void remember_rest(const P& p, const PackedShape<K>& s, void* packed) {
+  if constexpr (requires { K::take_rest(); }) static_cast<char*>(packed)[s.bytes() - 1] = *p.rest;
+}
+template <class K, class P> SF_INLINE void recall_rest(const P& p, const PackedShape<K>& s, const void* packed) {
+  if constexpr (requires { K::take_rest(); })
+    if (static_cast<const char*>(packed)[s.bytes() - 1]) *p.rest = true;
 }
 
 template <class K, class P> void pack_whole_b(const P& p, const PackedShape<K>& s, typename K::Unit* dst) {

@@ -123,9 +123,9 @@ template <int kGroups, class Done>
                                            const Done& done) {
   constexpr int NR = kTileCols<MulF32>, kPanel = kTileRows / kGroups;
   if (r1 <= r0 || s1 <= s0) return;
-  // A block of rows takes kRowBlock * kDepthBlock numbers at most, and stays in L2 while the strips pass.
+  // A block of rows takes kRowBlock * MulF32::kDepthBlock numbers at most, and stays in L2 while the strips pass.
   const int64_t most =
-      max64(kRowBlock, kRowBlock * kDepthBlock / max64(1, s.block_units) / kTileRows * kTileRows) / kGroups;
+      max64(kRowBlock, kRowBlock * MulF32::kDepthBlock / max64(1, s.block_units) / kTileRows * kTileRows) / kGroups;
   const int64_t row_blocks = ceil_div(r1 - r0, most), strips = s1 - s0;
   const int64_t tallest = ceil_div(r1 - r0, row_blocks);
   float* sums = s.blocks > 1
