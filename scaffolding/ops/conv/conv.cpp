@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/conv/conv_residual.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -29,8 +30,9 @@ Tensor result_like(const Tensor& x, const Shape& sizes) {
               : empty(sizes, x.dtype(), x.device());
 }
 
-uint64_t version_of_weight(const Tensor& w) {
-  if (w.requires_grad() || !w.device().is_cpu()) return 0;  // a weight in training changes at every step
+// 0: a weight in training changes at every step, its packed copy is not kept.
+uint64_t version_of_weight(const Tensor& w, bool in_training) {
+  if (in_training || !w.device().is_cpu()) return 0;
   w.storage()->packed = true;
   return uint64_t(w.version()) + 1;
 }
@@ -100,8 +102,10 @@ Tensor conv_values(const Tensor& x, const Tensor& weight, const Tensor& bias, co
              : bias;
   }
   Tensor y = result_like(xs, output_sizes("conv", x, weight, shape));
+  const bool in_training = weight.requires_grad() && (autograd::grad_enabled() || cpu::LeanMemory::active());
   if (y.numel() > 0)
-    run("conv", conv_forward, x, ConvForward{xs, w, b, r, y, shape, Activation::None, version_of_weight(weight)});
+    run("conv", conv_forward, x,
+        ConvForward{xs, w, b, r, y, shape, Activation::None, version_of_weight(weight, in_training)});
   return y;
 }
 
@@ -145,7 +149,9 @@ Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& 
   Tensor dx = result_like(g, x_sizes);
   if (dx.numel() > 0) {
     if (g.numel() == 0) dx.zero_();
-    else run("conv", conv_backward_data, dy, ConvBackwardData{g, w, dx, shape, version_of_weight(weight)});
+    else
+      run("conv", conv_backward_data, dy,
+          ConvBackwardData{g, w, dx, shape, version_of_weight(weight, weight.requires_grad())});
   }
   return autograd::record("conv_input_gradient", dx, {dy, weight},
                           [dy = save(dy), w = save(weight), shape, nd = dy.requires_grad(),

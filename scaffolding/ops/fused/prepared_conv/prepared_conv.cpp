@@ -108,12 +108,18 @@ Tensor group_norm_silu_conv2d(const Tensor& input, int64_t num_groups, const Ten
                  bias ? contiguous(bias) : bias, shifts && input.device().is_cpu() ? contiguous(residual) : residual,
                  eps, sizes, padding))
     return y;
-  // The residual goes into the convolution's own pass where its kernels take one.
-  if (residual && !shifts && input.device().is_cuda() && residual.dtype() == input.dtype() &&
+  if (residual && (input.device().is_cuda() || is_reduced(input.dtype())) && residual.dtype() == input.dtype() &&
       (!bias || bias.dtype() == input.dtype()) &&
-      !autograd::any_requires_grad({input, norm_weight, norm_bias, weight, bias, residual}))
-    return conv_plus_residual(group_norm_silu(input, num_groups, norm_weight, norm_bias, eps), weight, bias, residual,
-                              {.padding = {padding, padding, 0}});
+      !autograd::any_requires_grad({input, norm_weight, norm_bias, weight, bias, residual})) {
+    auto normed = [&] { return group_norm_silu(input, num_groups, norm_weight, norm_bias, eps); };
+    // The residual goes into the convolution's own pass; one number for each channel becomes part of the bias. Not of
+    // float32: its kernels do either, and are the same to the bit for one picture and for many.
+    if (!shifts) return conv_plus_residual(normed(), weight, bias, residual, {.padding = {padding, padding, 0}});
+    if (input.size(0) == 1 && input.device().is_cpu()) {
+      const Tensor shift = to_dtype(residual.flatten(), kFloat32);
+      return conv2d(normed(), weight, bias ? to_dtype(bias, kFloat32) + shift : shift, {1}, padding);
+    }
+  }
   return composed();
 }
 
