@@ -150,24 +150,15 @@ template <class U, int NV> void attend(const Problem& p, ForwardBlock<U>& block,
 template <class T, class U> void finish(const Problem& p, const ForwardBlock<U>& block, const Heads<T>& y, float* lse) {
   T* rows[kQueries];
   block.pointers(p, y, rows);
-  for (int g = 0; g < block.count; g += kLanes) {
-    vf sum = load(block.sum + g), inverse = select(sum == vf(0.0f), vf(0.0f), vf(1.0f) / sum);
-    for (int64_t d = 0; d < p.Dv; d += kLanes) {
-      vf_raw r[kLanes];
-      for (int i = 0; i < kLanes; ++i) r[i] = (load(block.ot + (d + i) * kQueries + g) * inverse).v;
-      transpose(r);
-      int n = int(smaller(kLanes, p.Dv - d));
-      for (int i = 0; i < kLanes && g + i < block.count; ++i) store_n(rows[g + i] + d, r[i], n);
-    }
+  alignas(64) float inverse[kQueries];
+  for (int g = 0; g < kQueries; g += kLanes) {
+    vf sum = load(block.sum + g);
+    store(inverse + g, select(sum == vf(0.0f), vf(0.0f), vf(1.0f) / sum));
   }
+  write_turned<kQueries>(rows, block.count, block.ot, p.Dv, inverse);
   if (!lse) return;
-  for (int r = 0; r < block.count; ++r) {
-    float sum = block.sum[r];
-    lse[(block.b * p.Hq + block.head(p, r)) * p.Lq + block.query(p, r)] =
-        sum == 0.0f                   ? 0.0f
-        : block.maximum[r] == kLowest ? kLowest
-                                      : (block.maximum[r] + __builtin_log2f(sum)) * kLn2;
-  }
+  for (int r = 0; r < block.count; ++r)
+    lse[(block.b * p.Hq + block.head(p, r)) * p.Lq + block.query(p, r)] = log_sum(block.maximum[r], block.sum[r]);
 }
 
 template <class T, class U> void forward_typed(const AttentionForward& a) {

@@ -17,10 +17,8 @@
 //   h8  n4096 d64             90 %               90 %               92 %
 //   h10 n1024 d64             86 %               88 %               89 %
 // d40 pays for dK and dV, whose 40 columns fill three vectors of 16 lanes only to five sixths.
+#include "scaffolding/ops/attention/attention_backward.h"
 #include "scaffolding/backend/cpu/bf16_dot.h"
-#include "scaffolding/core/parallel.h"
-#include "scaffolding/core/scratch.h"
-#include "scaffolding/ops/attention/attention_problem.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -34,12 +32,10 @@ constexpr int64_t kWidth = kGroup * kQueries;  // queries in a group
 template <class U> struct Weights { using type = float; };
 template <> struct Weights<Pair> { using type = BFloat16; };
 
-template <class U> struct BackwardBlock : QueryBlock {
-  U* qt;                                  // [packed(D)][kQueries]
-  U* dyt;                                 // [packed(Dv)][kQueries]
-  float* dqt;                             // [round_up(D, kLanes)][kQueries]
-  alignas(64) float minus_lse[kQueries];  // in powers of two
-  alignas(64) float delta[kQueries];
+template <class U> struct BackwardBlock : QueryBlock, RowStatistics<kQueries> {
+  U* qt;       // [packed(D)][kQueries]
+  U* dyt;      // [packed(Dv)][kQueries]
+  float* dqt;  // [round_up(D, kLanes)][kQueries]
 };
 
 // Sizes, in units of 4 bytes, of the packed pieces.
@@ -211,65 +207,14 @@ void accumulate(float* sum, const typename Weights<U>::type* weights, const U* x
   }
 }
 
-// dmask of one block and tile: ds[kKeys][kQueries] transposed into rows of the full score; zero when ds is null.
-template <class U>
-void write_dmask(const Problem& p, const BackwardBlock<U>& block, const float* ds, int64_t k0, int64_t kn,
-                 float* dmask) {
-  for (int g = 0; g < block.count; g += kLanes)
-    for (int64_t k = 0; k < kn; k += kLanes) {
-      int n = int(smaller(kLanes, kn - k));
-      vf_raw r[kLanes];
-      for (int i = 0; i < kLanes; ++i) r[i] = ds && i < n ? load(ds + (k + i) * kQueries + g).v : vf_raw{};
-      transpose(r);
-      for (int i = 0; i < kLanes && g + i < block.count; ++i)
-        store_n(dmask + ((block.b * p.Hq + block.head(p, g + i)) * p.Lq + block.query(p, g + i)) * p.Lk + k0 + k, r[i],
-                n);
-    }
-}
-
 // dqt[D][kQueries] * scale into rows of dq (when the task is the only one for its head)
 // or of its share of the partial sums.
 template <class T, class U>
 void write_dq(const Problem& p, const BackwardBlock<U>& block, float scale, T* const* rows) {
-  for (int g = 0; g < block.count; g += kLanes)
-    for (int64_t d = 0; d < p.D; d += kLanes) {
-      vf_raw r[kLanes];
-      for (int i = 0; i < kLanes; ++i) r[i] = (load(block.dqt + (d + i) * kQueries + g) * vf(scale)).v;
-      transpose(r);
-      int n = int(smaller(kLanes, p.D - d));
-      for (int i = 0; i < kLanes && g + i < block.count; ++i) store_n(rows[g + i] + d, r[i], n);
-    }
+  alignas(64) float factor[kQueries];
+  for (float& x : factor) x = scale;
+  write_turned<kQueries>(rows, block.count, block.dqt, p.D, factor);
 }
-
-template <class T>
-void write_rows(const Heads<T>& out, int64_t b, int64_t h, const float* sum, int64_t first, int64_t count,
-                int64_t length, int64_t width, float scale) {
-  for (int64_t i = 0; i < count; ++i) {
-    T* row = out.at(b, h, first + i);
-    for (int64_t d = 0; d < length; d += kLanes)
-      store_n(row + d, load(sum + i * width + d) * vf(scale), int(smaller(kLanes, length - d)));
-  }
-}
-
-template <class T> struct BackwardTensors {
-  Heads<const T> q, k, v, y, dy;
-  Heads<T> dq, dk, dv;
-  const float* lse;
-  float* dmask;
-  float scale;
-  explicit BackwardTensors(const AttentionBackward& a)
-      : q(a.q),
-        k(a.k),
-        v(a.v),
-        y(a.y),
-        dy(a.dy),
-        dq(a.dq),
-        dk(a.dk),
-        dv(a.dv),
-        lse(a.lse.as<float>()),
-        dmask(a.dmask.defined() ? a.dmask.as<float>() : nullptr),
-        scale(float(a.scale)) {}
-};
 
 // Packs the queries of block x and everything backward needs of them; depth operands at row `at` of the group.
 template <class T, class U>
@@ -284,21 +229,7 @@ void load_block(const Problem& p, const BackwardTensors<T>& t, const Layout<U>& 
   pack_depth(
       dy_depth, [&](int64_t i) { return dy[i]; }, x.count, p.Dv);
   std::memset(x.dqt, 0, l.dqt * sizeof(float));
-  for (int r = 0; r < kQueries; ++r) {
-    // Lanes without a row: 2^-infinity, no weight, and no gradient.
-    if (r >= x.count) {
-      x.minus_lse[r] = kLowest, x.delta[r] = 0;
-      continue;
-    }
-    float lse = t.lse[(x.b * p.Hq + x.head(p, r)) * p.Lq + x.query(p, r)] * kLog2e;
-    x.minus_lse[r] = lse < kLowest ? -kLowest : -lse;
-    vf sum(0.0f);
-    for (int64_t d = 0; d < p.Dv; d += kLanes) {
-      int n = int(smaller(kLanes, p.Dv - d));
-      sum = fma(load_n(y[r] + d, n), load_n(dy[r] + d, n), sum);
-    }
-    x.delta[r] = reduce_add(sum);
-  }
+  load_statistics(p, t, x, y, dy, x);
 }
 
 template <class T, class U> void backward_typed(const AttentionBackward& a) {
@@ -308,9 +239,7 @@ template <class T, class U> void backward_typed(const AttentionBackward& a) {
   bool want_dq = t.dq.data, want_dk = t.dk.data, want_dv = t.dv.data, want_ds = want_dq || want_dk || t.dmask;
   int64_t heads = p.B * p.Hkv, blocks = p.blocks(), tiles = (p.Lk + kKeys - 1) / kKeys, threads = num_threads();
 
-  // Tasks per head. More than one costs a partial dq each, so only until the threads share evenly or nearly so.
-  int64_t shares = 1;
-  while (shares < tiles && (heads * shares) % threads != 0 && heads * shares < 4 * threads) ++shares;
+  int64_t shares = tasks_per_head(heads, tiles, threads);
   int64_t partial_floats = shares > 1 && want_dq ? p.rows() * l.width_d : 0;
   float* partial =
       partial_floats ? static_cast<float*>(scratch(size_t(heads * shares * partial_floats) * 4, 3)) : nullptr;
@@ -396,20 +325,7 @@ template <class T, class U> void backward_typed(const AttentionBackward& a) {
     }
   });
 
-  if (!partial) return;
-  parallel_for(heads * p.rows(), 64, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      int64_t bh = i / p.rows(), row = i % p.rows();
-      T* out = t.dq.at(bh / p.Hkv, bh % p.Hkv * p.G + row / p.Lq, row % p.Lq);
-      const float* in = partial + bh * shares * partial_floats + row * l.width_d;
-      for (int64_t d = 0; d < p.D; d += kLanes) {
-        int n = int(smaller(kLanes, p.D - d));
-        vf sum(0.0f);
-        for (int64_t share = 0; share < shares; ++share) sum += load_n(in + share * partial_floats + d, n);
-        store_n(out + d, sum, n);
-      }
-    }
-  });
+  if (partial) sum_partial_dq(p, t.dq, partial, shares, l.width_d);
 }
 
 void backward(const AttentionBackward& a) {
@@ -421,14 +337,9 @@ void backward(const AttentionBackward& a) {
   backward_typed<BFloat16, float>(a);
 }
 
-bool supports(const AttentionBackward& a) {
-  return supports_inputs(a) && a.dy.dtype == a.q.dtype && rows_are_dense(a.y) && rows_are_dense(a.dy) &&
-         rows_are_dense(a.dq) && rows_are_dense(a.dk) && rows_are_dense(a.dv);
-}
-
 }  // namespace
 
-SF_KERNEL(attention_backward, DeviceType::CPU, "native", SF_ISA_PRIORITY, backward, supports)
+SF_KERNEL(attention_backward, DeviceType::CPU, "native", SF_ISA_PRIORITY, backward, supports_gradients)
 
 }  // namespace SF_ISA
 }  // namespace sf

@@ -1,7 +1,7 @@
 // What forward and backward share about one call: sizes, strides, blocks of queries and masks.
-// Included only by attention*.cpu.cpp; everything lives in namespace sf::SF_ISA and inlines.
+// Included only by attention*.cpu.cpp and attention*.amx.cpp; everything lives in namespace sf::SF_ISA and inlines.
 //
-// The queries of the G = Hq / Hkv heads that share a key head are one list of G * Lq rows, cut into blocks of kQueries.
+// The queries of the G = Hq / Hkv heads that share a key head are one list of G * Lq rows, cut into blocks.
 // So a decoding step with one query per head still fills the lanes, and keys are read once for all of them.
 #pragma once
 #include "scaffolding/ops/attention/attention_tile.h"
@@ -49,24 +49,24 @@ struct Problem {
     }
   }
   SF_INLINE int64_t rows() const { return G * Lq; }
-  SF_INLINE int64_t blocks() const { return (rows() + kQueries - 1) / kQueries; }
+  SF_INLINE int64_t blocks(int64_t queries = kQueries) const { return (rows() + queries - 1) / queries; }
 };
 
-// Where the kQueries rows of a block are. Lanes past `count` repeat the last row's position; their results are dropped.
-struct QueryBlock {
+// Where the N rows of a block are. Lanes past `count` repeat the last row's position; their results are dropped.
+template <int N> struct QueryBlockOf {
   int count = 0;
   int64_t b = 0, first = 0, first_head = 0;  // first: row number within the group of heads
   int32_t lowest = 0, highest = 0;           // positions, for causal
   bool one_mask_row = false;                 // every lane reads the same mask row
-  alignas(64) int32_t position[kQueries];    // query index i of each lane
-  int64_t mask_offset[kQueries];
+  alignas(64) int32_t position[N];           // query index i of each lane
+  int64_t mask_offset[N];
 
   SF_INLINE void locate(const Problem& p, int64_t batch, int64_t kv_head, int64_t block) {
-    b = batch, first = block * kQueries, first_head = kv_head * p.G;
-    count = int(smaller(kQueries, p.rows() - first));
+    b = batch, first = block * N, first_head = kv_head * p.G;
+    count = int(smaller(N, p.rows() - first));
     one_mask_row = true;
     lowest = INT32_MAX, highest = -1;
-    for (int r = 0; r < kQueries; ++r) {
+    for (int r = 0; r < N; ++r) {
       int64_t i = query(p, r);
       position[r] = int32_t(i);
       lowest = i < lowest ? int32_t(i) : lowest;
@@ -79,7 +79,7 @@ struct QueryBlock {
   SF_INLINE int64_t head(const Problem& p, int r) const { return first_head + row(r) / p.Lq; }
   SF_INLINE int64_t query(const Problem& p, int r) const { return row(r) % p.Lq; }
   template <class T> SF_INLINE void pointers(const Problem& p, const Heads<T>& t, T** out) const {
-    for (int r = 0; r < kQueries; ++r) out[r] = t.at(b, head(p, r), query(p, r));
+    for (int r = 0; r < N; ++r) out[r] = t.at(b, head(p, r), query(p, r));
   }
   // Keys that some row of the block may see.
   SF_INLINE int64_t key_end(const Problem& p) const { return p.causal ? smaller(p.Lk, int64_t(highest) + 1) : p.Lk; }
@@ -87,6 +87,7 @@ struct QueryBlock {
     return p.mask || (p.causal && k0 + kn - 1 > lowest);
   }
 };
+using QueryBlock = QueryBlockOf<kQueries>;
 
 // Additive mask values in powers of two. -inf stays -inf; finite values stay finite, so that a row filled with
 // float32's lowest number (a common way to write "masked") keeps its uniform weights.
@@ -114,38 +115,40 @@ SF_INLINE vf mask_values(const bool* row, int64_t stride, int n) {
   return load(t);
 }
 
-// s[kn][kQueries] = s * factor + mask, in powers of two, -inf where a query may not see the key.
+// s[kn][N] = s * factor + mask, in powers of two, -inf where a query may not see the key.
 // Called only for tiles that a mask touches; the others leave the factor to the exponential's multiply-add.
-template <class T> static void add_mask(float* s, const Problem& p, const QueryBlock& block, int64_t k0, int64_t kn) {
+template <class T, int N>
+static void add_mask(float* s, const Problem& p, const QueryBlockOf<N>& block, int64_t k0, int64_t kn) {
   const T* base = p.mask->as<T>();
   int64_t step = p.mask_strides[3];
   if (block.one_mask_row) {  // a key padding mask: one value for the whole row of S^T
     const T* row = base + block.mask_offset[0] + k0 * step;
     for (int64_t k = 0; k < kn; ++k) {
       vf m(mask_value(row[k * step]));
-      for (int j = 0; j < kQueries; j += kLanes) {
-        float* x = s + k * kQueries + j;
+      for (int j = 0; j < N; j += kLanes) {
+        float* x = s + k * N + j;
         store(x, load(x) + m);
       }
     }
     return;
   }
-  for (int g = 0; g < kQueries; g += kLanes) {
+  for (int g = 0; g < N; g += kLanes) {
     for (int64_t k = 0; k < kn; k += kLanes) {
       int n = int(smaller(kLanes, kn - k));
       vf_raw r[kLanes];
       for (int i = 0; i < kLanes; ++i) r[i] = mask_values(base + block.mask_offset[g + i] + (k0 + k) * step, step, n).v;
       transpose(r);
       for (int i = 0; i < n; ++i) {
-        float* x = s + (k + i) * kQueries + g;
+        float* x = s + (k + i) * N + g;
         store(x, load(x) + vf(r[i]));
       }
     }
   }
 }
 
-static void apply_mask(float* s, const Problem& p, const QueryBlock& block, int64_t k0, int64_t kn) {
-  for (int64_t i = 0; i < kn * kQueries; i += kLanes) store(s + i, load(s + i) * vf(p.factor));
+template <int N>
+static void apply_mask(float* s, const Problem& p, const QueryBlockOf<N>& block, int64_t k0, int64_t kn) {
+  for (int64_t i = 0; i < kn * N; i += kLanes) store(s + i, load(s + i) * vf(p.factor));
   if (p.mask) switch (p.mask->dtype) {
       case kBool: add_mask<bool>(s, p, block, k0, kn); break;
       case kFloat32: add_mask<float>(s, p, block, k0, kn); break;
@@ -153,14 +156,32 @@ static void apply_mask(float* s, const Problem& p, const QueryBlock& block, int6
       default: add_mask<BFloat16>(s, p, block, k0, kn); break;
     }
   if (!p.causal || k0 + kn - 1 <= block.lowest) return;
-  for (int j = 0; j < kQueries; j += kLanes) {
+  for (int j = 0; j < N; j += kLanes) {
     vi_raw position;
     std::memcpy(&position, block.position + j, sizeof position);
     for (int64_t k = k0 > block.lowest ? 0 : block.lowest + 1 - k0; k < kn; ++k) {
-      float* x = s + k * kQueries + j;
+      float* x = s + k * N + j;
       store(x, select(vm{vi_raw(position >= int32_t(k0 + k))}, load(x), vf(kNegativeInfinity)));
     }
   }
+}
+
+// x[length][N] * factor[N] into `count` rows of `length`, less those that are null.
+template <int N, class T>
+SF_INLINE void write_turned(T* const* rows, int count, const float* x, int64_t length, const float* factor) {
+  for (int g = 0; g < count; g += kLanes)
+    for (int64_t d = 0; d < length; d += kLanes) {
+      vf_raw r[kLanes];
+      for (int i = 0; i < kLanes; ++i) r[i] = (load(x + (d + i) * N + g) * load(factor + g)).v;
+      transpose(r);
+      int n = int(smaller(kLanes, length - d));
+      for (int i = 0; i < kLanes && g + i < count; ++i)
+        if (rows[g + i]) store_n(rows[g + i] + d, r[i], n);
+    }
+}
+// log(sum of 2^(score - maximum)) of a row whose maximum is in powers of two.
+SF_INLINE float log_sum(float maximum, float sum) {
+  return sum == 0.0f ? 0.0f : maximum == kLowest ? kLowest : (maximum + __builtin_log2f(sum)) * kLn2;
 }
 
 // Dtypes and strides the native kernels take; the op has checked the shapes.

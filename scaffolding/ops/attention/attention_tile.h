@@ -1,5 +1,5 @@
 // The tile engine of the CPU attention kernels: micro-kernel, exp2, transposition and packing.
-// Included only by attention*.cpu.cpp; everything lives in namespace sf::SF_ISA and inlines.
+// Included only by attention*.cpu.cpp and attention*.amx.cpp; everything lives in namespace sf::SF_ISA and inlines.
 //
 // Scores are kept transposed, S^T[key][query], with queries along the vector lanes. That way
 //   - the softmax runs down the columns: running maximum, sum and rescale factor are vectors, no horizontal reduction;
