@@ -1,5 +1,8 @@
 #include "scaffolding/ops/op_test.h"
 
+#include <cmath>
+#include <cstring>
+
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/quantize/fp8.h"
 #include "scaffolding/ops/quantize/nf4.h"
@@ -89,6 +92,33 @@ SF_OP_TEST(linear_fp8) {
   sample(randn({20, 32}), q({48, 32}), rand({}), randn({48}), true).no_golden().no_grad().no_low_precision();
   sample(randn({20, 32}), q({48, 32}), rand({48, 1}), none, true).no_golden().no_grad().no_low_precision();
   rejects("needs input [..., K] and weight [N, K]", randn({5, 21}), q({7, 20}), rand({}));
+}
+
+// Every byte, by vectors and by the last few of a row.
+TEST(DequantizeFp8, HasTheNumberOfEveryCode) {
+  for (DType t : {kFloat8E4M3, kFloat8E5M2}) {
+    Tensor q = empty({256}, t);
+    for (int i = 0; i < 256; ++i) static_cast<uint8_t*>(q.data_ptr())[i] = uint8_t(i);
+    for (int64_t columns : {256, 1}) {
+      const Tensor y = dequantize_fp8(q.view({256 / columns, columns}), ones({}), kFloat32);
+      for (int i = 0; i < 256; ++i) {
+        const uint8_t code = uint8_t(i);
+        float want;
+        if (t == kFloat8E4M3) {
+          Float8E4M3 x;
+          std::memcpy(&x, &code, 1);
+          want = to_float(x);
+        } else {
+          Float8E5M2 x;
+          std::memcpy(&x, &code, 1);
+          want = to_float(x);
+        }
+        const float got = static_cast<const float*>(y.data_ptr())[i];
+        if (std::isnan(want)) EXPECT_TRUE(std::isnan(got)) << i;
+        else EXPECT_EQ(got, want) << i;
+      }
+    }
+  }
 }
 
 }  // namespace sf::test

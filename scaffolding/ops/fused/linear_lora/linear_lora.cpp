@@ -40,9 +40,9 @@ Tensor on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
     }
   }
   if (!is_reduced(x.dtype())) {
-    // The side product is stored first, and the large product adds it in its own pass.
-    const Tensor y = gemm_product(op, h.unsqueeze(0), u, {.b_is_weight = true});
-    gemm_into(op, x.unsqueeze(0), w, y, 1, {.bias = bias, .b_is_weight = true});
+    // The layer's product by the kernel that it has without a side path, as exact as then; the short sums on top.
+    const Tensor y = gemm_product(op, x.unsqueeze(0), w, {.bias = bias, .b_is_weight = true});
+    gemm_into(op, h.unsqueeze(0), u, y, 1, {.b_is_weight = true});
     return y.squeeze(0);
   }
   // The layer's product by whichever kernel is best at it, in float32, and the short sums of the other on top.
