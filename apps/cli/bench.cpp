@@ -12,6 +12,8 @@
 #include "apps/cli/suggestions.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/backend/cpu/peak.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/kernel_cost.h"
@@ -50,19 +52,15 @@ struct Options {
   int64_t batch = 1, repeats = 3;
 };
 
-// What a large product reaches, FLOP per second of wall and of processor time: the roof of everything below.
-Time measured_peak(DType dtype) {
+// What a large product reaches, FLOP per second of wall time.
+double rate_of_product(DType dtype) {
   const int64_t n = 1536;
   Tensor a = randn({n, n}).to(dtype), b = randn({n, n}).to(dtype);
   auto product = [&] { linear(a, b); };
   product();
-  Time best{1e30, 1e30};
-  for (int i = 0; i < 5; ++i) {
-    const Time t = timed(product);
-    best = {std::min(best.wall, t.wall), std::min(best.cpu, t.cpu)};
-  }
-  const double flop = 2.0 * double(n * n * n);
-  return {flop / best.wall, flop / best.cpu};
+  double best = 1e30;
+  for (int i = 0; i < 5; ++i) best = std::min(best, timed(product).wall);
+  return 2.0 * double(n * n * n) / best;
 }
 
 double megabytes_resident_at_most() {
@@ -75,7 +73,7 @@ double megabytes_resident_at_most() {
   return double(usage.ru_maxrss) * 1024 / 1e6;
 }
 
-void print_kinds(const std::map<std::string, Kind>& kinds, Time total, Time peak) {
+void print_kinds(const std::map<std::string, Kind>& kinds, Time total, cpu::Rate peak) {
   std::vector<std::pair<std::string, Kind>> rows(kinds.begin(), kinds.end());
   std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.time.cpu > b.second.time.cpu; });
   std::cout << "  " << std::left << std::setw(36) << "kernel" << std::right << std::setw(7) << "calls" << std::setw(11)
@@ -115,7 +113,9 @@ void run(const Options& o) {
   cpu::reset_peak();
   pass();
   const double peak_memory = double(cpu::max_allocated_bytes()) / 1e6, resident = megabytes_resident_at_most();
-  const Time peak = measured_peak(dtype);
+  const std::vector<cpu::Peak> peaks = cpu::measured_peaks();
+  const cpu::Peak& roof = cpu::roof_of(peaks, dtype);
+  const double product = rate_of_product(dtype), split = dtype == kFloat32 ? cpu::split_float32_rate(peaks) : 0;
   Time best{1e30, 1e30};
   for (int64_t i = 0; i < o.repeats; ++i) {
     const Time t = timed(pass);
@@ -135,16 +135,18 @@ void run(const Options& o) {
   }
   const int threads = num_threads();
   std::cout << std::fixed << model->name << ": " << model->what << ", batch " << o.batch << ", " << o.dtype << ", "
-            << threads << " threads, random weights\n"
+            << threads << " threads, kernels for " << cpu::name(cpu::best()) << ", random weights\n"
             << std::setprecision(3) << "  pass " << best.wall << " s, processor time / threads " << best.cpu / threads
             << " s\n"
             << std::setprecision(1) << "  " << flop / 1e9 << " GFLOP at " << flop / best.wall / 1e9
-            << " GFLOP/s: " << std::setprecision(0) << 100 * flop / best.wall / peak.wall
-            << "% of what a 1536^3 product reaches (" << std::setprecision(1) << peak.wall / 1e9
-            << " GFLOP/s), by processor time " << std::setprecision(0) << 100 * flop / best.cpu / peak.cpu << "%\n"
-            << "  weights " << weights << " MB, at most " << peak_memory - weights
+            << " GFLOP/s: " << std::setprecision(0) << 100 * flop / best.wall / roof.rate.wall << "% of the "
+            << roof.rate.wall / 1e9 << " GFLOP/s of " << roof.unit.name << ", by processor time "
+            << 100 * flop / best.cpu / roof.rate.cpu << "%; a 1536^3 product reaches " << product / 1e9 << " GFLOP/s\n";
+  if (split > 0)
+    std::cout << "  products of float32 as six of bfloat16 on tiles: at most " << split / 1e9 << " GFLOP/s\n";
+  std::cout << "  weights " << weights << " MB, at most " << peak_memory - weights
             << " MB of tensors above them; the process held at most " << resident << " MB\n";
-  print_kinds(kinds, watched, peak);
+  print_kinds(kinds, watched, roof.rate);
 }
 
 }  // namespace

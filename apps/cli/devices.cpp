@@ -1,8 +1,11 @@
+#include <cstdio>
 #include <iostream>
 
 #include "apps/cli/commands.h"
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cpu/amx.h"
 #include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/backend/cpu/peak.h"
 #include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/parallel.h"
 
@@ -11,6 +14,14 @@ namespace sf::cli {
 static void print_devices() {
   std::cout << "cpu: " << cpu::processor_name() << ", kernels for " << cpu::name(cpu::best()) << ", " << num_threads()
             << " threads\n";
+  if (!cpu::tiles_refused().empty()) std::cout << "cpu tiles (AMX): not used: " << cpu::tiles_refused() << "\n";
+  for (const cpu::Peak& peak : cpu::measured_peaks()) {
+    char rate[32];
+    std::snprintf(rate, sizeof rate, "%.3g", peak.rate.wall / 1e12);
+    std::cout << "cpu unit: " << peak.unit.name << ", " << rate
+              << (is_floating(peak.unit.dtype) ? " TFLOP/s" : " TOP/s") << " on " << num_threads()
+              << (num_threads() == 1 ? " thread\n" : " threads\n");
+  }
   const FreeHostMemory host = free_host_memory();
   std::cout << "host memory: " << (host.free >> 20) << " of " << (host.total >> 20) << " MiB free"
             << (host.limits.empty() ? "" : ", by " + host.limits[0].name) << "\n";

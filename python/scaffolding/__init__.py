@@ -10,6 +10,7 @@ tensor([5., 7.])
 from . import _waiting  # first: it loads _core
 from ._core import *  # noqa: F403
 from . import _core
+from ._core import _int_mm  # noqa: F401  (the star leaves it out)
 from ._overloads import *  # noqa: F403
 from ._compositions import *  # noqa: F403
 from ._fuse import fuse

@@ -62,6 +62,7 @@ def test_backends_describe_themselves():
 
     cpu = sf.backends.cpu
     assert "native" in cpu.providers() and cpu.instruction_sets()[0] == "base"
+    assert any("float32" in unit for unit in cpu.units()) and min(cpu.units().values()) > 0
     before = cpu.memory_allocated()
     x = sf.zeros(1 << 20)
     assert cpu.memory_allocated() >= before + x.nbytes and cpu.max_memory_allocated() >= cpu.memory_allocated()

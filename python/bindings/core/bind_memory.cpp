@@ -11,6 +11,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/backend/cpu/peak.h"
 #include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -120,9 +121,19 @@ void bind_memory(nb::module_& m) {
   });
   m.def("_instruction_sets", [] {
     nb::list names;
-    for (auto isa : {cpu::Isa::base, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512bf16})
+    for (auto isa : {cpu::Isa::base, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512bf16, cpu::Isa::avx512amx})
       if (cpu::has(isa)) names.append(cpu::name(isa));
     return names;
+  });
+  m.def("_cpu_units", [] {  // [(name, operations per second)]
+    std::vector<cpu::Peak> peaks;
+    {
+      nb::gil_scoped_release release;
+      peaks = cpu::measured_peaks();
+    }
+    nb::list units;
+    for (const cpu::Peak& peak : peaks) units.append(nb::make_tuple(peak.unit.name, peak.rate.wall));
+    return units;
   });
   m.def("_device_count", [](nb::handle device) {
     Device d = device_named(device);

@@ -5,6 +5,7 @@
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/core/tensor_slots.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/precision.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/print.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -286,6 +287,16 @@ void bind_methods(nb::module_& m) {
       "numel", [](const Tensor& t) { return t.numel(); }, nb::arg("input"), "The number of elements.");
   m.def("set_num_threads", &set_num_threads, nb::arg("num"), "How many threads an op may use.");
   m.def("get_num_threads", &num_threads, "How many threads an op may use.");
+  m.def(
+      "set_float32_matmul_precision", [](const std::string& name) { set_float32_matmul_precision(name.c_str()); },
+      nb::arg("precision"),
+      "How exactly float32 is multiplied: \"highest\", as float32 at least; \"high\", to 16 bits on a CPU with tiles "
+      "(AMX), in TF32 on a GPU; \"medium\", in bfloat16 on such a CPU. Sums are float32 always, and a CPU without "
+      "tiles "
+      "computes all three alike.");
+  m.def(
+      "get_float32_matmul_precision", [] { return name_of(float32_matmul_precision()); },
+      "\"highest\" at first, or what set_float32_matmul_precision was told.");
 }
 
 }  // namespace sf::py

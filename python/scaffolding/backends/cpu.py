@@ -43,13 +43,22 @@ def empty_cache():
 
 
 def instruction_sets():
-    """The instruction sets of this processor that kernels were compiled for and may use, best last."""
+    """The instruction sets of this processor that kernels were compiled for and may use, best last: "base", "avx2",
+    "avx512", "avx512bf16", and "avx512amx" where there are tiles (AMX) and the operating system gives them to this
+    process. SF_ISA in the environment names the best that may be used.
+    """
     return _core._instruction_sets()
 
 
 def providers():
     """Whose kernels this process has: "native", "onednn"."""
     return sorted(_core._providers())
+
+
+def units():
+    """{unit: operations per second} of what multiplies and adds in this processor, such as "AMX bfloat16": what loops
+    that do nothing else reach now, on get_num_threads() threads."""
+    return dict(_core._cpu_units())
 
 
 def has_bf16():

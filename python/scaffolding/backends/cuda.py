@@ -15,7 +15,7 @@ class _Matmul:
     @property
     def allow_tf32(self):
         """Whether products of float32 matrices may round their operands to TF32 for the tensor cores.
-        False at first.
+        False at first: set_float32_matmul_precision is "highest". True makes it "high" unless it is lower already.
         """
         return _core._cuda_allow_tf32()
 

@@ -19,7 +19,9 @@ ALPHA = 3.0
 # B and what lies between them are rounded too, each of which is of the order of rounding the output.
 MORE = {"float32": 1.5}
 MORE_IN_16_BITS = 2
-MORE_IN_A_NETWORK = 1.25  # most of its error comes from elsewhere
+# Most of its error comes from elsewhere, but less of it by tiles (AMX).
+TILES = "avx512amx" in sf.backends.cpu.instruction_sets()
+MORE_IN_A_NETWORK = 1.5 if TILES else 1.25
 
 
 def network(dtype):
@@ -99,7 +101,9 @@ def test_a_layer_with_loras_is_as_exact_as_without(dtype, place, ranks):
                                              -1 if weight.ndim == 2 else 1)  # fmt: skip
     unet.set_adapters(names, STRENGTHS[: len(names)])
     assert bare < (1e-6 if dtype == "float32" else 3e-3)
-    assert error(layer(x), want) <= bare * MORE.get(dtype, MORE_IN_16_BITS)
+    # Parts on tiles (AMX) err less than a chain of 512 multiply-adds; the thin products beside them are such chains.
+    least = 3e-7 if TILES and dtype == "float32" else 0
+    assert error(layer(x), want) <= max(bare, least) * MORE.get(dtype, MORE_IN_16_BITS)
     unet.disable_lora()
     assert error(layer(x), want) > 0.5  # it was there
 
