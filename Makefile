@@ -77,7 +77,7 @@ pictures: build
 	$(PY) tools/make_pictures.py $(BUILD)
 
 # Every test that needs no GPU; the last line says how many passed and failed.
-test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_BUILD_EXAMPLES=ON
+test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_BUILD_EXAMPLES=ON -DSF_BUILD_BENCHMARKS=ON
 test: build
 	$(PY) tools/run_tests.py $(BUILD)
 

@@ -11,22 +11,40 @@
 #include <cstring>
 #include <ctime>
 #include <iostream>
+#include <map>
+#include <mutex>
 
-#include "benchmarks/peak.h"
 #include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/backend/cpu/peak.h"
 #include "scaffolding/core/parallel.h"
+#include "scaffolding/core/provider.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/random/random.h"
 
 namespace sf::bench {
-
-constinit KernelTable<Peak> peak_kernel{"bench_peak"};
 
 static std::vector<Row>& rows() {
   static std::vector<Row> list;
   return list;
 }
 Rows::Rows(void (*add)(std::vector<Row>&)) { add(rows()); }
+
+struct Factors {
+  DType dtype;
+  Roof roof;
+  const char* name;
+};
+static constexpr Factors kFactors[] = {{kFloat32, Roof::F32, "f32"},
+                                       {kBFloat16, Roof::BF16, "bf16"},
+                                       {kFloat16, Roof::F16, "f16"},
+                                       {kInt8, Roof::Int8, "int8"}};
+static const Factors& factors_of(DType t) {
+  for (const Factors& f : kFactors)
+    if (f.dtype == t) return f;
+  SF_CHECK(false, "scaffolding_bench: there is no roof for ", t);
+}
+Roof roof_of(DType t) { return factors_of(t).roof; }
+std::string short_name(DType t) { return factors_of(t).name; }
 
 Tensor random(const Shape& size, DType dtype, bool requires_grad) {
   return randn(size).to(dtype).requires_grad_(requires_grad);
@@ -82,34 +100,9 @@ Time sample(const std::function<void()>& call, int64_t calls) {
 
 // ---- roofs
 
-using PeakFn = void (*)(const Peak&);
-const KernelEntry* best_entry(DType dtype) {
-  Peak p{dtype, 0, nullptr};
-  for (int i = 0; i < peak_kernel.count(DeviceType::CPU); ++i) {
-    const KernelEntry& e = peak_kernel.entry(DeviceType::CPU, i);
-    if (reinterpret_cast<bool (*)(const Peak&)>(e.supports)(p)) return &e;
-  }
-  return nullptr;
-}
-
-// FLOP per second of wall and of processor time, on all threads; about 10 ms.
-Time flop_rate(const KernelEntry& e, DType dtype, double seconds = 0.01) {
-  double one = 0;
-  Peak probe{dtype, 1000, &one};
-  auto run = reinterpret_cast<PeakFn>(e.fn);
-  Time start = now();
-  run(probe);
-  int64_t rounds = std::max<int64_t>(1000, int64_t(1000 * seconds / std::max((now() - start).wall, 1e-7)));
-  int threads = num_threads();
-  std::vector<double> flop(static_cast<size_t>(threads));
-  start = now();
-  parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) run({dtype, rounds, &flop[size_t(i)]});
-  });
-  Time took = now() - start;
-  double total = 0;
-  for (double f : flop) total += f;
-  return {total / took.wall, total / took.cpu};
+const std::vector<cpu::Peak>& peaks() {
+  static const std::vector<cpu::Peak> measured = cpu::measured_peaks();
+  return measured;
 }
 
 // Bytes that no cache holds: four times the last level, at most 1 GiB.
@@ -139,6 +132,13 @@ class Copier {
   std::vector<char> from_, to_;
 };
 
+// The unit that bounds the row, or null.
+const cpu::Unit* roof_unit(Roof roof) {
+  for (const Factors& f : kFactors)
+    if (f.roof == roof) return &cpu::roof_of(peaks(), f.dtype).unit;
+  return nullptr;
+}
+
 // Rates of a row's roof, measured again at each call.
 std::function<Time()> roof_meter(const Row& row, double seconds) {
   if (row.roof == Roof::None) return [] { return Time{}; };
@@ -150,8 +150,10 @@ std::function<Time()> roof_meter(const Row& row, double seconds) {
       return Time{work / t.wall, work / t.cpu};
     };
   }
-  DType dtype = row.roof == Roof::BF16 && best_entry(kBFloat16) ? kBFloat16 : kFloat32;
-  return [dtype, e = best_entry(dtype)] { return flop_rate(*e, dtype); };
+  return [unit = roof_unit(row.roof)] {
+    const cpu::Rate rate = cpu::rate_of(*unit, 0.01);
+    return Time{rate.wall, rate.cpu};
+  };
 }
 
 // ---- one row
@@ -164,7 +166,31 @@ std::function<void()> in_turn(const Row& row) {
 }
 
 const char* kGoals[] = {"none", "share", "speedup", "seconds"};
-const char* kRoofs[] = {"none", "f32", "bf16", "copy"};
+const char* kRoofs[] = {"none", "f32", "bf16", "f16", "int8", "copy"};
+
+// Of one more call, which nobody times: "gemm native avx512amx", those that took longest first. Kernels made of others
+// come last.
+std::vector<std::string> kernels_of(const std::function<void()>& call) {
+  std::map<std::string, double> took;
+  std::mutex lock;  // data is loaded and gradients are made on other threads
+  {
+    KernelWatcher watcher([&](const KernelCall& k) {
+      const std::string name = std::string(k.table.name()) + " " + k.entry.provider;
+      std::lock_guard held(lock);
+      took[k.entry.isa ? name + " " + k.entry.isa : name] += k.composed ? 0 : k.wall;
+    });
+    call();
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, seconds] : took) names.push_back(name);
+  std::stable_sort(names.begin(), names.end(), [&](auto& a, auto& b) { return took[a] > took[b]; });
+  return names;
+}
+std::string json_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + "\"";
+  return "[" + text + "]";
+}
 
 void measure(const Row& row, const Settings& s) {
   int before = num_threads();
@@ -185,12 +211,17 @@ void measure(const Row& row, const Settings& s) {
       share_wall.push_back(row.work / t.wall / around.wall);
       share_cpu.push_back(row.work / t.cpu / around.cpu);
     }
+    const cpu::Unit* unit = roof_unit(row.roof);
     std::printf(
         "{\"name\": \"%s\", \"wall\": %.4g, \"cpu\": %.4g, \"work\": %.6g, \"roof\": \"%s\", \"peak\": %.4g, "
         "\"share\": %.4g, \"share_cpu\": %.4g, "
-        "\"goal\": \"%s\", \"goal_value\": %g, \"threads\": %d}\n",
+        "\"goal\": \"%s\", \"goal_value\": %g, \"threads\": %d, \"unit\": \"%s\", \"kernels\": %s}\n",
         row.name.c_str(), median(wall), median(cpu), row.work, kRoofs[int(row.roof)], median(peak), median(share_wall),
-        median(share_cpu), kGoals[int(row.goal.kind)], row.goal.value, num_threads());
+        median(share_cpu), kGoals[int(row.goal.kind)], row.goal.value, num_threads(),
+        unit                     ? unit->name
+        : row.roof == Roof::Copy ? "memcpy"
+                                 : "",
+        json_list(kernels_of(call)).c_str());
     std::fflush(stdout);
   }
   set_num_threads(before);
@@ -198,16 +229,15 @@ void measure(const Row& row, const Settings& s) {
 
 void print_peaks(const Settings& s) {
   set_num_threads(s.threads);
-  double seconds = s.quick ? 0.01 : 0.1;
-  for (DType dtype : {kFloat32, kBFloat16})
-    for (int i = 0; i < peak_kernel.count(DeviceType::CPU); ++i) {
-      const KernelEntry& e = peak_kernel.entry(DeviceType::CPU, i);
-      if (!reinterpret_cast<bool (*)(const Peak&)>(e.supports)({dtype, 0, nullptr})) continue;
-      std::vector<double> rates;
-      for (int r = 0; r < (s.quick ? 1 : 5); ++r) rates.push_back(flop_rate(e, dtype, seconds).wall);
-      std::printf("{\"peak\": \"%s %s %s\", \"flop_per_second\": %.4g}\n", dtype == kFloat32 ? "f32" : "bf16",
-                  e.provider, e.isa ? e.isa : "", median(rates));
-    }
+  for (const auto& [unit, rate] : peaks()) {
+    std::string types;
+    for (const Factors& f : kFactors)
+      if (cpu::computes(unit, f.dtype)) types += (types.empty() ? "" : " ") + std::string(f.name);
+    std::printf("{\"peak\": \"%s\", \"instruction\": \"%s\", \"types\": \"%s\", \"operations_per_second\": %.4g}\n",
+                unit.name, unit.instruction, types.c_str(), rate.wall);
+  }
+  if (const double split = cpu::split_float32_rate(peaks()))
+    std::printf("{\"peak\": \"float32 as six products of AMX bfloat16\", \"operations_per_second\": %.4g}\n", split);
   Copier copier(cold_bytes(), 1);
   std::vector<double> rates;
   for (int r = 0; r < (s.quick ? 1 : 9); ++r) rates.push_back(cold_bytes() / sample([&] { copier(); }, 1).wall);
@@ -218,7 +248,7 @@ void print_peaks(const Settings& s) {
 
 // Rows that take a second or more on two cores are left out of a quick run.
 bool is_chosen(const Row& r, const Settings& s) {
-  bool heavy = (r.roof == Roof::F32 || r.roof == Roof::BF16) && r.work > 5e9;
+  bool heavy = r.roof != Roof::None && r.roof != Roof::Copy && r.work > 5e9;
   return r.name.find(s.filter) != std::string::npos && !(s.quick && heavy);
 }
 

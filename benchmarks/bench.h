@@ -10,10 +10,12 @@
 namespace sf::bench {
 
 // What bounds a row: its rate is given as a share of this, measured between the row's own samples.
+// A type: the fastest of the processor's units that compute it (backend/cpu/peak.h). Float32 has none but the one for
+// float32: products of float32 split into bfloat16 ones go beyond it, up to a limit that --peaks prints.
 // Copy: the bandwidth of memory. Row and memcpy alike walk through arrays of four times the last cache in all, as
 // STREAM prescribes: prepare() is called until its inputs fill them, the calls take turns,
 // and each holds on to its output.
-enum class Roof { None, F32, BF16, Copy };
+enum class Roof { None, F32, BF16, F16, Int8, Copy };
 
 struct Goal {
   enum Kind { None, Share, Speedup, Seconds };
@@ -40,8 +42,8 @@ struct Rows {
 // Normal numbers; the default generator.
 Tensor random(const Shape& size, DType dtype, bool requires_grad = false);
 Tensor random_channels_last(const Shape& size, DType dtype, bool requires_grad = false);
-inline Roof roof_of(DType t) { return t == kFloat32 ? Roof::F32 : Roof::BF16; }
-inline std::string short_name(DType t) { return t == kFloat32 ? "f32" : "bf16"; }
+Roof roof_of(DType t);            // of float32, bfloat16, float16 and int8
+std::string short_name(DType t);  // "f32", "bf16", "f16", "int8"
 // Keeps the compiler from dropping a result.
 inline void keep(const Tensor& t) { asm volatile("" : : "r"(t.impl()) : "memory"); }
 

@@ -3,10 +3,12 @@
     python benchmarks/table.py build [--torch-python PYTHON] [--filter TEXT] [--threads N] [--rounds N] [--quick]
 
 Row by row, each program in turn and several rounds of it, so that what else the machine does falls on all alike;
-medians of the rounds. "peak" is what a loop of multiply-adds or a memcpy of the same bytes reaches in the same process
-between the row's samples, in wall time; "(cpu)" says the same per second of processor time,
-which other programs disturb less.
-"met" says "yes" where both reach the goal, "wall" or "cpu" where one does: the machine was not quiet then.
+medians of the rounds. "peak" is what the processor's fastest unit for the row's type ("unit"), or a memcpy of the same
+bytes, reaches in the same process between the row's samples, in wall time; "(cpu)" says the same per second of
+processor time, which other programs disturb less. Above 100 %: a convolution by Winograd multiplies less, and products
+of float32 may be made of six bfloat16 ones, whose limit stands among the peaks. "main kernel" took most of the time.
+"met" says "yes" where both reach the goal and neither is slower than the peer, "wall" or "cpu" where one does: the
+machine was not quiet then. A row that is slower than its peer says so in capitals.
 """
 
 import argparse
@@ -59,26 +61,43 @@ def duration(seconds):
     return f"{seconds * 1e9:.0f} ns"
 
 
-def judge(ours, peer):
-    """(goal, met) as text."""
+def slower_than(peer, ours):
+    """The clocks ("wall", "cpu") by which ours takes longer."""
+    return [clock for clock in ("wall", "cpu") if peer and clock in ours and ours[clock] > peer.get(clock, ours[clock])]
+
+
+def goal_of(ours, peer):
+    """(goal as text, whether it is met by the wall clock, by processor time); None for what cannot be said."""
     goal, value = ours.get("goal", "none"), ours.get("goal_value", 0)
-
-    def met(wall, cpu):
-        return "yes" if wall and cpu else "wall" if wall else "cpu" if cpu else "no"
-
     if goal == "share":
-        return f">= {value:.0%} of peak", met(ours["share"] >= value, ours["share_cpu"] >= value)
+        return f">= {value:.0%} of peak", ours["share"] >= value, ours["share_cpu"] >= value
     if goal == "seconds":
-        return f"<= {duration(value)}", met(ours["wall"] <= value, ours["cpu"] <= value)
-    if goal == "speedup":
-        return f">= {value:g} x peer", met(
-            peer["wall"] >= value * ours["wall"], peer["cpu"] >= value * ours["cpu"]
-        ) if peer else "?"
-    if goal == "peer_bytes":
-        return "<= peer", met(ours["bytes"] <= peer["bytes"], True) if peer else "?"
+        return f"<= {duration(value)}", ours["wall"] <= value, ours["cpu"] <= value
     if goal == "bytes":
-        return f"<= {value / 1e6:g} MB", met(ours["bytes"] <= value, ours["bytes"] <= value)
-    return "", ""
+        return f"<= {value / 1e6:g} MB", ours["bytes"] <= value, ours["bytes"] <= value
+    if goal not in ("speedup", "peer_bytes"):
+        return "", None, None
+    text = f">= {value:g} x peer" if goal == "speedup" else "<= peer"
+    if not peer:
+        return text, None, None
+    if goal == "peer_bytes":
+        return text, ours["bytes"] <= peer["bytes"], ours["bytes"] <= peer["bytes"]
+    return text, peer["wall"] >= value * ours["wall"], peer["cpu"] >= value * ours["cpu"]
+
+
+def judge(ours, peer):
+    """(goal, met) as text. No goal is met by a row that is slower than its peer."""
+    goal, wall, cpu = goal_of(ours, peer)
+    slower = slower_than(peer, ours)
+    if wall is None:
+        met = "?" if goal else ""
+    else:
+        wall, cpu = wall and "wall" not in slower, cpu and "cpu" not in slower
+        met = "yes" if wall and cpu else "wall" if wall else "cpu" if cpu else "no"
+    if slower:
+        clock = f" ({slower[0]})" if len(slower) == 1 else ""
+        met = ", ".join(filter(None, [met, f"SLOWER THAN PEER{clock}"]))
+    return goal, met
 
 
 def amount(answer):
@@ -100,6 +119,8 @@ def line_of(ours, peer):
         f"({ratio(peer, ours, 'cpu')})" if peer and "cpu" in ours else "",
         f"{share:.0%}" if share else "",
         f"({ours['share_cpu']:.0%})" if share else "",
+        ours.get("unit", ""),
+        next(iter(ours.get("kernels", [])), ""),
         goal,
         met,
     ]
@@ -147,7 +168,7 @@ def main():
     for peak in map(json.loads, peaks):
         print("  ".join(f"{k} {v / 1e9:.1f} G" if k.endswith("second") else f"{v}" for k, v in peak.items()))
 
-    lines = [["row", "ours", "peer", "peer/ours", "(cpu)", "of peak", "(cpu)", "goal", "met"]]
+    lines = [["row", "ours", "peer", "peer/ours", "(cpu)", "of peak", "(cpu)", "unit", "main kernel", "goal", "met"]]
     log = []
     for program in filter(None, programs):
         for name in program.names:
@@ -163,7 +184,7 @@ def main():
     for line in lines:
         print(
             "  ".join(
-                cell.ljust(w) if i in (0, 7) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))
+                cell.ljust(w) if i == 0 or i > 6 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))
             ).rstrip()
         )
     if options.json:

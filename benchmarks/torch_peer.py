@@ -78,8 +78,8 @@ def conv_3d(which, kernel, channels, frames, side, padding, stride, dtype):
     return best[1]
 
 
-def attention(heads, length, dim, dtype, backward):
-    q, k, v = (random(1, heads, length, dim, dtype=dtype, grad=backward) for _ in range(3))
+def attention(heads, length, dim, keys, dtype, backward):
+    q, k, v = (random(1, heads, n, dim, dtype=dtype, grad=backward) for n in (length, keys, keys))
     if not backward:
         return without_grad(lambda: F.scaled_dot_product_attention(q, k, v))
     y, dy = F.scaled_dot_product_attention(q, k, v), random(1, heads, length, dim, dtype=dtype)
@@ -170,6 +170,13 @@ def train_step():
     return step
 
 
+def int_mm(n):
+    a, w = (torch.randint(-128, 128, (n, n), dtype=torch.int8) for _ in range(2))
+    return without_grad(lambda: torch._int_mm(a, w.t()))
+
+
+for n in (1024, 2048, 4096):
+    row(f"int_mm {n} int8", lambda n=n: int_mm(n))
 for tag, dtype in DTYPES.items():
     for n in (1024, 2048, 4096):
         row(f"matmul {n} {tag}", lambda n=n, t=dtype: gemm(n, t, torch.matmul))
@@ -194,9 +201,10 @@ for tag, dtype in DTYPES.items():
                 f"conv3d {said}{name} {tag}",
                 lambda a=(which, kernel, *size, stride), t=dtype: conv_3d(*a, dtype=t),
             )
-    for h, n, d in ((8, 4096, 40), (8, 4096, 64), (10, 1024, 64)):
-        row(f"attention h{h} n{n} d{d} {tag}", lambda s=(h, n, d), t=dtype: attention(*s, t, False))
-        row(f"attention backward h{h} n{n} d{d} {tag}", lambda s=(h, n, d), t=dtype: attention(*s, t, True))
+    for h, n, d, keys in ((8, 4096, 40, 4096), (8, 4096, 64, 4096), (10, 1024, 64, 1024), (8, 4096, 64, 77)):
+        size = f"h{h} n{n}" + ("" if keys == n else f"x{keys}") + f" d{d} {tag}"
+        row(f"attention {size}", lambda s=(h, n, d, keys), t=dtype: attention(*s, t, False))
+        row(f"attention backward {size}", lambda s=(h, n, d, keys), t=dtype: attention(*s, t, True))
     row(f"group_norm_silu [2,320,64,64] nhwc {tag}", lambda t=dtype: group_norm_silu(t, nhwc))
     row(f"group_norm_silu [2,320,64,64] nchw {tag}", lambda t=dtype: group_norm_silu(t, torch.contiguous_format))
     row(f"mlp 512x384-1536-384 gelu_tanh, with gradients {tag}", lambda t=dtype: mlp(t))

@@ -98,13 +98,14 @@ def child(which, row, options):
 
 
 def peak_of(bench, dtype, threads):
-    """FLOP per second, of the fastest of its loops; 0 without the program."""
+    """FLOP per second, of the fastest unit that computes the type; 0 without the program."""
     if not bench.exists():
         return 0
     lines = subprocess.run(
         [bench, "--peaks", "--threads", str(threads)], check=True, stdout=subprocess.PIPE
     ).stdout.splitlines()
-    rates = [p["flop_per_second"] for p in map(json.loads, lines) if p.get("peak", "").startswith(dtype + " ")]
+    units = [p for p in map(json.loads, lines) if dtype in p.get("types", "").split()]
+    rates = [unit["operations_per_second"] for unit in units]
     return max(rates, default=0)
 
 

@@ -41,6 +41,11 @@ def test_the_program_describes_ops_devices_and_environment(build_dir):
     assert "native-base" in run(program, "ops", "add")
     assert "softmax" in run(program, "ops", "--where")
     assert run(program, "devices").startswith("cpu: ")
+    for isa in ("base", "amx_emulated", ""):
+        said = run(program, "devices", env=os.environ | {"SF_ISA": isa})
+        units = re.findall(r"^cpu unit: (\S+ \S+), [\d.]+ T(?:FL)?OP/s on \d+ threads?$", said, re.MULTILINE)
+        assert sum(unit.endswith(" float32") for unit in units) == 1 and len(set(units)) == said.count("cpu unit"), said
+        assert isa == "" or not any(unit.startswith("AMX") for unit in units), "tiles in plain C++ are no unit"
     assert "SF_NUM_THREADS = '3'" in run(program, "env", env=os.environ | {"SF_NUM_THREADS": "3"})
     unknown = subprocess.run([program, "ops", "no_such_op"], capture_output=True, text=True)
     assert unknown.returncode == 2 and "there is no op 'no_such_op'" in unknown.stderr
@@ -62,6 +67,7 @@ def test_the_program_times_a_model(build_dir):
         )
         assert weights == {"f32": 5, "bf16": 2}[dtype] and 0 < above < 20 and weights + above < resident < 500
         assert re.search(r"gemm \S+ +\d+ .*%", text) and "between kernels" in text
+        assert re.search(r"\d% of the [\d.]+ GFLOP/s of \S+ (float32|bfloat16), by processor time \d+%", text), text
     unknown = subprocess.run([program, "bench", "sd99"], capture_output=True, text=True)
     assert unknown.returncode == 2 and "there is no model 'sd99'" in unknown.stderr
 
@@ -73,6 +79,25 @@ def test_both_ways_of_multiplying_bfloat16(build_dir, by_dot_products):
     subprocess.run(
         [build_dir / "scaffolding_tests", tests],
         env=os.environ | {"SF_BF16_DOT": by_dot_products},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def test_kernels_for_tiles_in_plain_cpp(build_dir):
+    """They are the kernels of processors with tiles (AMX), which few that run the tests have."""
+    env = {"GOMP_SPINCOUNT": "2000"} | os.environ | {"SF_ISA": "amx_emulated"}  # beside other tests
+    assert "gemm on cpu: native-amx_emulated" in run(build_dir / "scaffolding", "ops", "matmul", env=env)
+    names = "Tile* SplitProduct* RowGemm* Conv* attention* op_*conv* op_*linear* op_*matmul* op_*mm* op_*attention*"
+    run(build_dir / "scaffolding_tests", "--gtest_brief=1", "--gtest_filter=" + ":".join(names.split()), env=env)
+
+
+@pytest.mark.parametrize("isa", ["", "avx2"])
+def test_int8_without_its_instruction(build_dir, isa):
+    """Processors that have it would test the other way only for the oldest instruction set."""
+    subprocess.run(
+        [build_dir / "scaffolding_tests", "--gtest_filter=IntMm*:op__int_mm*"],
+        env=os.environ | {"SF_INT8_DOT": "0"} | ({"SF_ISA": isa} if isa else {}),
         check=True,
         stdout=subprocess.DEVNULL,
     )
