@@ -1,12 +1,12 @@
 #include "scaffolding/backend/cpu/isa.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <string_view>
 
 #include "scaffolding/backend/cpu/amx.h"
 #include "scaffolding/core/env.h"
-#include "scaffolding/core/error.h"
 #include "scaffolding/core/kernel.h"
 
 namespace sf::cpu {
@@ -33,16 +33,32 @@ static Isa detect() {
       found = !__builtin_cpu_supports("avx512bf16") ? Isa::avx512 : has_tiles() ? Isa::avx512amx : Isa::avx512bf16;
   }
 #endif
-  std::string cap = env::text("SF_ISA");
+  return found;
+}
+
+// What SF_ISA allows of it. A wish that cannot be met is no reason to compute nothing: the next best serves, and one
+// sentence says so.
+static Isa limited(Isa found) {
+  const std::string cap = env::text("SF_ISA");
   if (cap.empty()) return found;
   Isa limit = Isa::avx512bf16;  // of amx_emulated
-  SF_CHECK(isa_from_name(cap.c_str(), limit) || cap == kEmulated,
-           "SF_ISA: must be base, avx2, avx512, avx512bf16, avx512amx or amx_emulated, got '", cap, "'");
+  if (!isa_from_name(cap.c_str(), limit) && cap != kEmulated) {
+    std::fprintf(stderr,
+                 "SF_ISA: must be base, avx2, avx512, avx512bf16, avx512amx or amx_emulated, got '%s'; going on with "
+                 "%s\n",
+                 cap.c_str(), name(found));
+    return found;
+  }
+  if (limit > found && cap != kEmulated) {
+    const std::string refused = limit == Isa::avx512amx ? tiles_refused() : "";
+    std::fprintf(stderr, "SF_ISA: there is no %s here%s%s; going on with %s\n", cap.c_str(), refused.empty() ? "" : ", ",
+                 refused.c_str(), name(found));
+  }
   return std::min(limit, found);
 }
 
 Isa best() {
-  static const Isa found = detect();
+  static const Isa found = limited(detect());
   return found;
 }
 bool emulates_tiles() {

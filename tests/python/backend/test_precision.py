@@ -101,12 +101,25 @@ def test_an_instruction_set_is_a_limit(isa):
     assert done.stdout.split() == names[: len(done.stdout.split())] and set(done.stdout.split()) <= set(allowed)
 
 
-def test_an_unknown_instruction_set_is_told():
-    done = subprocess.run(
-        [sys.executable, "-c", "import scaffolding"],
-        env=os.environ | {"SF_ISA": "avx9"},
-        capture_output=True,
-        text=True,
+@pytest.mark.parametrize(
+    ("isa", "said"),
+    [
+        ("avx9", "SF_ISA: must be base, avx2, avx512, avx512bf16, avx512amx or amx_emulated, got 'avx9'; going on with "),
+        ("avx512amx", "SF_ISA: there is no avx512amx here"),
+    ],
+)
+def test_an_instruction_set_that_cannot_be_had_is_told(isa, said):
+    code = "import scaffolding as sf; print(*sf.backends.cpu.instruction_sets(), (sf.ones(3, 3) @ sf.ones(3, 3)).sum())"
+    plain, asked = (
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"SF_ISA": wish}, check=True, capture_output=True, text=True
+        )
+        for wish in ("", isa)
     )
-    rule = "SF_ISA: must be base, avx2, avx512, avx512bf16, avx512amx or amx_emulated, got 'avx9'"
-    assert done.returncode != 0 and rule in done.stderr
+    assert asked.stdout == plain.stdout and plain.stderr == ""  # the next best, and one sentence
+    if isa in plain.stdout.split():
+        assert asked.stderr == ""
+    else:
+        best = plain.stdout.split("tensor")[0].split()[-1]
+        assert asked.stderr.startswith(said) and asked.stderr.endswith(f"going on with {best}\n")
+        assert asked.stderr.count("\n") == 1
