@@ -12,6 +12,7 @@
 #include <random>
 
 #include "scaffolding/core/env.h"
+#include "scaffolding/core/source_dir.h"
 
 namespace sf::fuzz {
 namespace {

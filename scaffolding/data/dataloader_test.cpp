@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::data {

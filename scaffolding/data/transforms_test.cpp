@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/data/picture_kernel.h"
 #include "scaffolding/io/formats/safetensors.h"
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/formats/gguf.h"
 #include "scaffolding/io/formats/npy.h"
 #include "scaffolding/io/formats/safetensors.h"

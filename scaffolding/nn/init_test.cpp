@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/matmul/matmul.h"
 

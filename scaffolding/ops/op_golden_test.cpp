@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/op_check.h"

@@ -8,6 +8,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/core/env.h"
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/ops/op_listing.h"
 #include "scaffolding/ops/op_test.h"
 

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/tokenizers/unicode.h"
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/tokenizers/sentencepiece_model.h"
 

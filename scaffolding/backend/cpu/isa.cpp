@@ -51,8 +51,8 @@ static Isa limited(Isa found) {
   }
   if (limit > found && cap != kEmulated) {
     const std::string refused = limit == Isa::avx512amx ? tiles_refused() : "";
-    std::fprintf(stderr, "SF_ISA: there is no %s here%s%s; going on with %s\n", cap.c_str(), refused.empty() ? "" : ", ",
-                 refused.c_str(), name(found));
+    std::fprintf(stderr, "SF_ISA: there is no %s here%s%s; going on with %s\n", cap.c_str(),
+                 refused.empty() ? "" : ", ", refused.c_str(), name(found));
   }
   return std::min(limit, found);
 }

@@ -1,5 +1,6 @@
 #include "scaffolding/io/formats/gguf.h"
 
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/test_folder.h"
 
 namespace sf::io {

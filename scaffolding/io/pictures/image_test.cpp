@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/provider.h"
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/pictures/yuv_kernel.h"
 

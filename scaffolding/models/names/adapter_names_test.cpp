@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/default_device.h"
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/models/model.h"

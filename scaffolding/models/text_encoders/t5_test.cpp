@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 

@@ -11,6 +11,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/core/provider.h"
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/optim/optim.h"
 

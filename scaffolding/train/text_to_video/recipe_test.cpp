@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "scaffolding/core/source_dir.h"
+
 namespace sf::train {
 
 TEST(VideoRecipe, TheOneOfTheModelThatShipsIsRead) {

@@ -104,7 +104,10 @@ def test_an_instruction_set_is_a_limit(isa):
 @pytest.mark.parametrize(
     ("isa", "said"),
     [
-        ("avx9", "SF_ISA: must be base, avx2, avx512, avx512bf16, avx512amx or amx_emulated, got 'avx9'; going on with "),
+        (
+            "avx9",
+            "SF_ISA: must be base, avx2, avx512, avx512bf16, avx512amx or amx_emulated, got 'avx9'; going on with ",
+        ),
         ("avx512amx", "SF_ISA: there is no avx512amx here"),
     ],
 )

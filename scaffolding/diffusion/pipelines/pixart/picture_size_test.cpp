@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/ops/ops.h"
 
