@@ -21,6 +21,7 @@ from ._random import default_generator, get_rng_state, initial_seed, manual_seed
 from .amp import autocast
 from .serialization import load, save
 from . import (
+    _missing,
     amp,
     autograd,
     backends,
@@ -48,3 +49,5 @@ pi = _core.pi
 e = _core.e
 newaxis = None
 strided = "strided"
+
+_missing.help_modules()
