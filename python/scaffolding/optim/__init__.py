@@ -18,11 +18,12 @@ _LATER = {
 
 
 def __getattr__(name):
-    if name not in _LATER:
-        from .._missing import missing
+    from .._missing import help_modules, missing
 
+    if name not in _LATER:
         raise missing(__name__, name)
     module = import_module("." + (_LATER[name] or name), __name__)
+    help_modules()
     found = getattr(module, name) if _LATER[name] else module
     globals()[name] = found
     return found
