@@ -227,11 +227,13 @@ golden: tests-binary
 	$(BUILD)/scaffolding_tests --dump-samples $(BUILD)/golden
 	$(TORCH_PYTHON) tests/golden/make_golden.py $(BUILD)/golden
 
-# docs/ops.md, docs/env.md and docs/autocast.md from the registries, and the site build/site out of docs/.
+# docs/ops.md, docs/env.md and docs/autocast.md from the registries, docs/torch_names.md from the package, and the site
+# build/site out of docs/.
 docs: tests-binary
 	$(BUILD)/scaffolding_tests --table docs/ops.md
 	$(BUILD)/scaffolding_tests --env-table docs/env.md
 	$(BUILD)/scaffolding_tests --autocast-table docs/autocast.md
+	PYTHONPATH=$(abspath $(BUILD))/python $(PY) tools/torch_names_page.py
 	$(MAKE) site
 
 # The site alone; a link that leads nowhere is an error.

@@ -14,6 +14,8 @@ from ._core import _int_mm  # noqa: F401  (the star leaves it out)
 from ._overloads import *  # noqa: F403
 from ._compositions import *  # noqa: F403
 from ._fuse import fuse
+from ._compile import compile
+from ._deterministic import *  # noqa: F403
 from ._printing import get_printoptions, printoptions, set_printoptions
 from . import _tensor  # noqa: F401  (completes the Tensor class)
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -21,6 +23,7 @@ from ._random import default_generator, get_rng_state, initial_seed, manual_seed
 from .amp import autocast
 from .serialization import load, save
 from . import (
+    _missing,
     amp,
     autograd,
     backends,
@@ -48,3 +51,5 @@ pi = _core.pi
 e = _core.e
 newaxis = None
 strided = "strided"
+
+_missing.help_modules()

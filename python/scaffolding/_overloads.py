@@ -245,6 +245,22 @@ del Tensor.numel  # the C++ method, set again below
 Tensor.numel = Tensor.nelement
 
 
+@_function
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    """obj (a number, nested sequences, an array, a tensor, also of another library) as a tensor. copy: True for memory
+    of its own, False for obj's memory or a ValueError, None for obj's where that is possible."""
+    tensor = _core.as_tensor(obj, dtype=dtype, device=device)
+    if copy:
+        tensor = _core.tensor(tensor)  # of its own, off the tape
+    elif copy is False:
+        shared = _core.as_tensor(obj)
+        if shared.data_ptr() != tensor.data_ptr() or _core.as_tensor(obj).data_ptr() != shared.data_ptr():
+            raise ValueError("asarray: copy=False, but obj's memory cannot be used with this dtype and device")
+    if requires_grad and not tensor.requires_grad:
+        tensor = tensor.detach().requires_grad_()
+    return tensor
+
+
 # ---- comparing
 
 

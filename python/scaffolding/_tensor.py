@@ -9,6 +9,19 @@ def _method(function):
     return function
 
 
+_TYPE_NAMES = {
+    _core.float32: "FloatTensor",
+    _core.float64: "DoubleTensor",
+    _core.float16: "HalfTensor",
+    _core.bfloat16: "BFloat16Tensor",
+    _core.uint8: "ByteTensor",
+    _core.int8: "CharTensor",
+    _core.int16: "ShortTensor",
+    _core.int32: "IntTensor",
+    _core.int64: "LongTensor",
+    _core.bool: "BoolTensor",
+}
+
 # ---- new tensors of the same dtype and device
 
 
@@ -57,8 +70,18 @@ def type_as(self, other):
 
 @_method
 def type(self, dtype=None):
-    """The tensor in another dtype; without one, the name of its type."""
-    return repr(self.dtype) if dtype is None else self.to(dtype)
+    """The tensor in another dtype, which may be a name of PyTorch's ("FloatTensor", "torch.cuda.HalfTensor"); without
+    one, the name of its type: "scaffolding.FloatTensor"."""
+    if dtype is None:
+        place = f"{self.device.type}." if self.device.type != "cpu" else ""
+        return f"scaffolding.{place}{_TYPE_NAMES.get(self.dtype, repr(self.dtype).split('.')[-1])}"
+    if isinstance(dtype, str):
+        *place, name = dtype.removeprefix("torch.").removeprefix("scaffolding.").split(".")
+        known = [t for t, shown in _TYPE_NAMES.items() if shown == name]
+        if not known:
+            raise ValueError(f"type: {dtype!r} is no type; they are {', '.join(_TYPE_NAMES.values())}")
+        return self.to(place[0] if place else "cpu", known[0])
+    return self.to(dtype)
 
 
 @_method

@@ -36,6 +36,13 @@ def save(obj, f, *, pickle_protocol=2, _use_new_zipfile_serialization=True):
     if not _use_new_zipfile_serialization:
         raise ValueError("save: writes the zip format only; leave _use_new_zipfile_serialization out")
     f = _path_or_data(f, "write")
+    if callable(getattr(obj, "state_dict", None)):
+        name = type(obj).__name__
+        folder = ", or model.save_pretrained(folder) with its config" if hasattr(obj, "save_pretrained") else ""
+        raise TypeError(
+            f"save: a {name} is code and weights; a file holds the weights: save(x.state_dict(), f), and for a {name} "
+            f"made anew x.load_state_dict(load(f)){folder}"
+        )
     if isinstance(f, str) and f.endswith(".safetensors"):
         from .safetensors import save_file
 

@@ -8,6 +8,7 @@
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/reduce/reduce.h"
+#include "scaffolding/optim/per_param.h"
 
 namespace sf::optim {
 
@@ -37,9 +38,6 @@ Tensor& statistic(Update& u, size_t slot) {
   s = to_device(to_dtype(s, t), u.param.device());
   return s;
 }
-
-// average += weight * (value - average)
-void move_towards(Tensor& average, const Tensor& value, double weight) { average.add_(sub(value, average), weight); }
 
 }  // namespace
 

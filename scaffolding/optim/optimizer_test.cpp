@@ -108,6 +108,17 @@ TEST(optim, state_dict_resumes_every_rule) {
   check([](Tensors p) {
     return std::make_unique<optim::SGD>(std::move(p), optim::SGDOptions{.lr = 0.1, .momentum = 0.5});
   });
+  check([](Tensors p) {
+    return std::make_unique<optim::RMSprop>(std::move(p), optim::RMSpropOptions{.momentum = 0.5, .centered = true});
+  });
+  check([](Tensors p) { return std::make_unique<optim::Adagrad>(std::move(p), optim::AdagradOptions{.lr_decay = 1}); });
+  check([](Tensors p) { return std::make_unique<optim::Adamax>(std::move(p)); });
+  check([](Tensors p) { return std::make_unique<optim::NAdam>(std::move(p)); });
+  check([](Tensors p) { return std::make_unique<optim::RAdam>(std::move(p)); });
+  check([](Tensors p) { return std::make_unique<optim::Lion>(std::move(p)); });
+  check([](Tensors p) { return std::make_unique<optim::Adadelta>(std::move(p)); });
+  check([](Tensors p) { return std::make_unique<optim::ASGD>(std::move(p), optim::ASGDOptions{.t0 = 1}); });
+  check([](Tensors p) { return std::make_unique<optim::Rprop>(std::move(p)); });
 }
 
 TEST(optim, refusals_say_what_came) {

@@ -18,6 +18,7 @@ import diffusers
 import torch
 from diffusers.optimization import get_scheduler
 from diffusers.training_utils import EMAModel
+from torch.optim import swa_utils
 
 warnings.simplefilter("ignore")
 STEPS = 10
@@ -25,7 +26,8 @@ SHAPES = {"w": (3, 4), "b": (5,), "k": (2, 3, 2)}
 
 
 def numbers(t):
-    return [float(x) for x in t.detach().double().flatten()]
+    digits = 12 if t.dtype == torch.float64 else 9  # as many as tell a type's values apart, or the tests look at
+    return [float(f"{x:.{digits}g}") for x in t.detach().double().flatten().tolist()]
 
 
 # ---- optimizers
@@ -60,6 +62,38 @@ OPTIMIZERS = {
         {"lr": 0.1, "beta2_decay": -0.5, "eps": (1e-5, 1e-2), "d": 1.5, "weight_decay": 0.1, "maximize": True},
         {},
     ),
+    "rmsprop": ("RMSprop", {}, {}),
+    "rmsprop_centered": (
+        "RMSprop",
+        {"lr": 0.02, "alpha": 0.9, "momentum": 0.8, "centered": True, "weight_decay": 0.1, "maximize": True},
+        {"dtypes": {"w": "bfloat16", "b": "float32", "k": "float64"}},
+    ),
+    "adagrad": ("Adagrad", {}, {}),
+    "adagrad_options": (
+        "Adagrad",
+        {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.2, "maximize": True},
+        {},
+    ),
+    "adamax": ("Adamax", {}, {}),
+    "adamax_options": ("Adamax", {"lr": 0.05, "betas": (0.8, 0.9), "weight_decay": 0.1, "maximize": True}, {}),
+    "nadam": ("NAdam", {"weight_decay": 0.1}, {}),
+    "nadam_decoupled": (
+        "NAdam",
+        {"lr": 0.05, "momentum_decay": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True},
+        {},
+    ),
+    "radam": ("RAdam", {"lr": 0.02, "weight_decay": 0.1}, {}),
+    "radam_decoupled": (
+        "RAdam",
+        {"lr": 0.05, "betas": (0.8, 0.9), "weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True},
+        {"dtypes": {"w": "bfloat16", "b": "float32", "k": "float64"}},
+    ),
+    "adadelta": ("Adadelta", {}, {}),
+    "adadelta_options": ("Adadelta", {"lr": 0.5, "rho": 0.5, "weight_decay": 0.1, "maximize": True}, {}),
+    "asgd": ("ASGD", {"lr": 0.1, "lambd": 0.1, "t0": 3}, {}),
+    "asgd_options": ("ASGD", {"alpha": 0.5, "weight_decay": 0.1, "maximize": True}, {}),
+    "rprop": ("Rprop", {}, {}),
+    "rprop_options": ("Rprop", {"lr": 0.1, "etas": (0.4, 1.5), "step_sizes": (0.06, 0.13), "maximize": True}, {}),
 }
 
 
@@ -101,6 +135,43 @@ def run_optimizer(name, options, special):
     }
 
 
+# ---- L-BFGS
+
+LBFGS = {
+    "steps": {"lr": 0.1, "max_iter": 4},
+    "history": {"lr": 0.5, "max_iter": 6, "history_size": 2, "maximize": True},
+    "wolfe": {"max_iter": 8, "line_search_fn": "strong_wolfe"},
+    "few": {"max_iter": 8, "max_eval": 5, "line_search_fn": "strong_wolfe"},
+}
+
+
+def run_lbfgs(options):
+    """Rosenbrock's valley in two tensors, one coordinate upside down to maximise."""
+    a = torch.tensor([-1.2], dtype=torch.float64, requires_grad=True)
+    b = torch.tensor([1.0, 0.5], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([a, b], **options)
+    sign = -1 if options.get("maximize") else 1
+
+    def closure():
+        optimizer.zero_grad()
+        loss = sign * ((1 - a) ** 2 + 10 * (b - a**2) ** 2).sum()
+        loss.backward()
+        return loss
+
+    losses, values = [], []
+    for _ in range(4):
+        losses.append(optimizer.step(closure).item())
+        values.append(numbers(a) + numbers(b))
+    state = next(iter(optimizer.state.values()))
+    return {
+        "options": options,
+        "losses": losses,
+        "values": values,
+        "func_evals": state["func_evals"],
+        "n_iter": state["n_iter"],
+    }
+
+
 # ---- schedules
 
 SCHEDULES = {
@@ -126,6 +197,9 @@ SCHEDULES = {
     "cyclic_exp": "CyclicLR(o, 0.01, 0.1, step_size_up=4, mode='exp_range', gamma=0.95)",
     "sequential": "SequentialLR(o, [LinearLR(o, 0.1, total_iters=4), CosineAnnealingLR(o, 10), StepLR(o, 2)], [4, 12])",
     "chained": "ChainedScheduler([ConstantLR(o, 0.5, 3), ExponentialLR(o, 0.9)])",
+    "swa": "SWALR(o, [0.02, 0.5], anneal_epochs=6)",
+    "swa_linear": "SWALR(o, 0.02, anneal_epochs=4, anneal_strategy='linear')",
+    "swa_at_once": "SWALR(o, 0.02, anneal_epochs=0)",
 }
 JUMPS = ("cosine", "warm_restarts", "step", "multi_step", "linear", "constant", "exponential", "polynomial")
 NAMED = {
@@ -159,7 +233,7 @@ def run_schedule(make, steps=20):
 def jumps(text):
     """Rates after scheduler.step(epoch)."""
     o = optimizer_for_schedules()
-    s = eval(text, {**vars(torch.optim.lr_scheduler), "o": o})
+    s = eval(text, {**vars(torch.optim.lr_scheduler), **vars(swa_utils), "o": o})
     out = []
     for epoch in (5, 2, 9, 3):
         s.step(epoch)
@@ -202,6 +276,47 @@ def run_ema(options):
     return {"options": options, "values": values, "decays": decays, "state": state}
 
 
+# ---- averaged models
+
+AVERAGES = {
+    "swa": {},
+    "swa_multi": {"multi_avg_fn": "get_swa_multi_avg_fn()"},
+    "swa_single": {"avg_fn": "get_swa_avg_fn()"},
+    "ema_multi": {"multi_avg_fn": "get_ema_multi_avg_fn(0.9)", "use_buffers": True},
+    "ema_single": {"avg_fn": "get_ema_avg_fn(0.8)", "use_buffers": True},
+}
+
+
+def averaged_net():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    with torch.no_grad():
+        for i, p in enumerate(net.parameters()):
+            p.copy_(torch.arange(p.numel()).reshape(p.shape) * 0.1 - i)
+    return net
+
+
+def run_averages(options):
+    net = averaged_net()
+    averaged = swa_utils.AveragedModel(
+        net, **{k: eval(v, vars(swa_utils)) if isinstance(v, str) else v for k, v in options.items()}
+    )
+    values = []
+    for t in range(4):
+        net(GRADS[t]["w"].float())
+        with torch.no_grad():
+            for p in net.parameters():
+                p.add_(0.3 * (t + 1))
+        averaged.update_parameters(net)
+        values.append([x for v in averaged.state_dict().values() for x in numbers(v)])
+    swa_utils.update_bn([GRADS[t]["w"].float() for t in range(5)], averaged)
+    return {
+        "options": options,
+        "values": values,
+        "keys": list(averaged.state_dict()),
+        "after_update_bn": [x for v in averaged.state_dict().values() for x in numbers(v)],
+    }
+
+
 # ---- loss scaling
 
 
@@ -231,9 +346,14 @@ def main():
         "grads": [{n: numbers(t) for n, t in g.items()} for g in GRADS],
         "optimizers": {name: run_optimizer(*case) for name, case in OPTIMIZERS.items()},
         "schedules": {
-            name: {"make": text, **run_schedule(lambda o: eval(text, {**vars(torch.optim.lr_scheduler), "o": o}))}
+            name: {
+                "make": text,
+                **run_schedule(lambda o: eval(text, {**vars(torch.optim.lr_scheduler), **vars(swa_utils), "o": o})),
+            }
             for name, text in SCHEDULES.items()
         },
+        "lbfgs": {name: run_lbfgs(options) for name, options in LBFGS.items()},
+        "averages": {name: run_averages(options) for name, options in AVERAGES.items()},
         "jumps": {
             name: jumps(SCHEDULES[name])
             for name in (

@@ -2,16 +2,27 @@
 
 #include <cstring>
 
+#include <nanobind/stl/string.h>
+
 #include "python/bindings/core/bind_generator.h"
 #include "python/bindings/core/call_arguments.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf::py {
 
-static const char* type_name(PyObject* o) { return o == Py_None ? "None" : Py_TYPE(o)->tp_name; }
+// The type as one writes it ("torch.Tensor"), and for other libraries' tensors what takes them over.
+static std::string describe(PyObject* o) {
+  if (o == Py_None) return "None";
+  std::string name = Py_TYPE(o)->tp_name;
+  if (is_tensor(o) || !PyObject_HasAttrString(o, "__dlpack__")) return name;
+  if (is_numpy_array(o)) return name + "; scaffolding.from_numpy takes it over";
+  nb::object module = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(o))), "__module__", nb::str(""));
+  if (name.find('.') == name.npos && PyUnicode_Check(module.ptr())) name = nb::cast<std::string>(module) + "." + name;
+  return name + "; scaffolding.from_dlpack takes it over without a copy";
+}
 
 void wrong_argument(std::string_view op, std::string_view name, std::string_view wanted, PyObject* got) {
-  fail<TypeError>(op, ": ", name, " must be ", wanted, ", got ", type_name(got));
+  fail<TypeError>(op, ": ", name, " must be ", wanted, ", got ", describe(got));
 }
 
 bool is_numpy_scalar(PyObject* o) {

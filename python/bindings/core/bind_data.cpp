@@ -3,6 +3,7 @@
 
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/core/tensor_slots.h"
+#include "scaffolding/core/default_device.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/copy/pinned.h"
 
@@ -108,7 +109,7 @@ template <class T> void fill(PyObject* o, int64_t left, T*& out) {
 Tensor from_sequence(PyObject* o, std::optional<DType> dtype) {
   Inference found;
   found.visit(o, 0);
-  Tensor t = empty(found.shape, dtype.value_or(found.dtype()));
+  Tensor t = empty(found.shape, dtype.value_or(found.dtype()), Device());
   if (t.numel() == 0) return t;
   visit_dtype(t.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -134,11 +135,14 @@ std::optional<Device> device_argument(const char* op, nb::handle o) {
 // `own`: the result must not share memory with data.
 Tensor convert(const char* op, PyObject* data, std::optional<DType> dtype, std::optional<Device> device, bool own) {
   Tensor t, from;
-  if (is_tensor(data)) t = from = own ? tensor_of(data).detach() : tensor_of(data);
+  bool placed = false;  // where the data is, the tensor stays
+  if (is_tensor(data)) t = from = own ? tensor_of(data).detach() : tensor_of(data), placed = true;
   else if (is_numpy_array(data) || is_numpy_scalar(data)) t = from = from_numpy(data);
-  else if (PyObject_HasAttrString(data, "__dlpack__")) t = from = from_dlpack(data);  // another library's tensor
+  else if (PyObject_HasAttrString(data, "__dlpack__"))
+    t = from = from_dlpack(data), placed = true;  // another library's
   else t = from_sequence(data, dtype);
   if (dtype) t = to_dtype(t, *dtype);
+  if (!device && !placed && default_device() != Device()) device = default_device();
   if (device) t = to_device(t, *device);
   return own && t.is_same(from) ? clone(t) : t;
 }

@@ -109,6 +109,7 @@ nb::object iinfo(nb::handle type) {
 
 nb::object as_dtype(DType t) { return nb::borrow(dtype_object(t)); }
 
+thread_local std::unique_ptr<DefaultDevice> t_set_device;                    // by set_default_device
 thread_local std::vector<std::unique_ptr<DefaultDevice>> t_default_devices;  // of the `with` blocks that are open
 
 void bind_devices(nb::module_& m) {
@@ -156,6 +157,20 @@ void bind_devices(nb::module_& m) {
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none());
   device.attr("__module__") = "scaffolding";
   g_device_type = device;
+  m.def("get_default_device", &default_device, "Where this thread makes tensors without a device.");
+  m.def(
+      "set_default_device",
+      [](nb::handle o) {
+        Device d;
+        if (!o.is_none() && !to_device(o.ptr(), d)) wrong_argument("set_default_device", "device", "a device", o.ptr());
+        SF_CHECK_AS(RuntimeError, t_default_devices.empty(),
+                    "set_default_device: a `with device` block is open, which decides until it ends");
+        t_set_device.reset();  // first: each restores what was before it
+        t_set_device = std::make_unique<DefaultDevice>(d);
+      },
+      nb::arg("device").none(),
+      "Where this thread makes tensors without a device from now on; None: on the CPU. A `with device` block within "
+      "counts first.");
 }
 
 void bind_memory_formats(nb::module_& m) {

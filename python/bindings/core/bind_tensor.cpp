@@ -71,6 +71,18 @@ int clear(PyObject* o) {
   return 0;
 }
 
+PyObject* missing_attribute = nullptr;  // makes the error for a name that a tensor lacks
+
+PyObject* getattr(PyObject* o, PyObject* name) {
+  PyObject* found = PyObject_GenericGetAttr(o, name);
+  if (found || !missing_attribute || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  if (_PyType_Lookup(Py_TYPE(o), name)) return nullptr;  // a property's own
+  PyErr_Clear();
+  nb::object error = nb::steal(PyObject_CallOneArg(missing_attribute, name));
+  if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+  return nullptr;
+}
+
 int setattr(PyObject* o, PyObject* name, PyObject* value) {
   int r = PyObject_GenericSetAttr(o, name, value);
   if (reinterpret_cast<PyTensor*>(o)->dict && !PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
@@ -103,6 +115,7 @@ PyTypeObject* make_tensor_type() {
       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(clear)},
+      {Py_tp_getattro, reinterpret_cast<void*>(getattr)},
       {Py_tp_setattro, reinterpret_cast<void*>(setattr)},
       {Py_tp_hash, reinterpret_cast<void*>(hash)},
       {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
@@ -230,6 +243,8 @@ static void set_error(PyObject* type, const char* message) {
 }
 
 PyObject* out_of_memory_type = nullptr;  // a RuntimeError, as torch's
+// A wrong value or shape: a ValueError, and a RuntimeError too, which torch raises for most of them.
+static PyObject* argument_error_type = nullptr;
 std::optional<OutOfMemory>& last_out_of_memory() {
   static thread_local std::optional<OutOfMemory> last;
   return last;
@@ -245,7 +260,7 @@ PyObject* raise_current() noexcept {
   } catch (const TypeError& e) {
     set_error(PyExc_TypeError, e.what());
   } catch (const ValueError& e) {
-    set_error(PyExc_ValueError, e.what());
+    set_error(argument_error_type, e.what());
   } catch (const OutOfMemory& e) {
     last_out_of_memory() = e;
     set_error(out_of_memory_type, e.what());
@@ -275,10 +290,15 @@ void bind_tensor(nb::module_& m) {
   });
   out_of_memory_type = PyErr_NewException("scaffolding.OutOfMemoryError", PyExc_RuntimeError, nullptr);
   m.attr("OutOfMemoryError") = nb::handle(out_of_memory_type);
+  nb::object both = steal(PyTuple_Pack(2, PyExc_ValueError, PyExc_RuntimeError));
+  argument_error_type = PyErr_NewExceptionWithDoc(
+      "scaffolding.ArgumentError", "A wrong value or shape; a RuntimeError too, as in torch.", both.ptr(), nullptr);
+  m.attr("ArgumentError") = nb::handle(argument_error_type);
   size_type = make_size_type();
   tensor_type = make_tensor_type();
   m.attr("Size") = nb::handle(reinterpret_cast<PyObject*>(size_type));
   m.attr("Tensor") = nb::handle(reinterpret_cast<PyObject*>(tensor_type));
+  m.def("_set_missing_attribute", [](nb::handle make) { missing_attribute = Py_NewRef(make.ptr()); });
   m.def("_register_parameter_type",
         [](nb::handle type) { parameter_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
   m.def("_make_subclass", [](nb::handle type, const Tensor& data, bool requires_grad, bool parameter) {

@@ -187,6 +187,15 @@ void bind_optim(nb::module_& m) {
   bind_rule<optim::AdamW8bitOptions>(m);
   bind_rule<optim::AdafactorOptions>(m);
   bind_rule<optim::SGDOptions>(m);
+  bind_rule<optim::AdadeltaOptions>(m);
+  bind_rule<optim::AdagradOptions>(m);
+  bind_rule<optim::AdamaxOptions>(m);
+  bind_rule<optim::ASGDOptions>(m);
+  bind_rule<optim::LionOptions>(m);
+  bind_rule<optim::NAdamOptions>(m);
+  bind_rule<optim::RAdamOptions>(m);
+  bind_rule<optim::RMSpropOptions>(m);
+  bind_rule<optim::RpropOptions>(m);
   m.def("_dynamic_map", &optim::dynamic_map);
   m.def("_zero_grad", [](nb::handle params, bool set_to_none) {
     if (!PyList_Check(params.ptr())) wrong_argument("zero_grad", "params", "a list", params.ptr());

@@ -24,6 +24,17 @@ class _Matmul:
         _core._cuda_set_allow_tf32(bool(value))
 
     @property
+    def fp32_precision(self):
+        """allow_tf32 in words: "ieee" or "tf32"."""
+        return "tf32" if self.allow_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, value):
+        if value not in ("ieee", "tf32"):
+            raise ValueError(f"fp32_precision: must be 'ieee' or 'tf32', got {value!r}")
+        self.allow_tf32 = value == "tf32"
+
+    @property
     def benchmark(self):
         """Whether the first product of a kind times the algorithms that cuBLASLt proposes and keeps the fastest, in
         SF_KERNEL_CACHE too, as backends.cudnn.benchmark does for convolutions. False at first.

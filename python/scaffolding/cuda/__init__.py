@@ -56,4 +56,6 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module(".amp", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .._missing import missing
+
+    raise missing(__name__, name)

@@ -151,7 +151,7 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
     try:
         model.load_state_dict(state, assign=True)
     except RuntimeError as error:
-        raise RuntimeError(f"{path}: {error}") from None
+        raise type(error)(f"{path}: {error}") from None
     model.eval()
 
 

@@ -31,8 +31,22 @@ def _embedding_from_pretrained(
 _core._layer_Embedding.from_pretrained = classmethod(_embedding_from_pretrained)
 
 
+def _reset_running_stats(self):
+    """Running means 0, variances 1 and no batches, where there are such."""
+    if self.running_mean is not None:
+        self.running_mean.zero_()
+        self.running_var.fill_(1)
+        self.num_batches_tracked.zero_()
+
+
+for _name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"):
+    globals()[_name].reset_running_stats = _reset_running_stats
+
+
 def __getattr__(name):
     """nn.video, which stands on the models that stand on this package."""
     if name == "video":
         return import_module(".video", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .._missing import missing
+
+    raise missing(__name__, name)

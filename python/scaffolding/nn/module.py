@@ -44,6 +44,14 @@ Module.dump_patches = False
 Module._version = 1
 
 
+@_method
+def compile(self, *args, **kwargs):
+    """Nothing: see scaffolding.compile."""
+    from .._compile import compile
+
+    compile(self, *args, **kwargs)
+
+
 # ---- members
 
 

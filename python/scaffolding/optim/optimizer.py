@@ -320,7 +320,12 @@ def _refuse(name, **options):
     """Options of torch that ask for something this library does not do."""
     for option, value in options.items():
         if value:
-            raise ValueError(f"{name}: {option}=True is not supported; steps are not recorded")
+            why = (
+                "AdamW, Adam, AdamW8bit and SGD can be part of a CUDA graph"
+                if option == "capturable"
+                else "steps are not recorded"
+            )
+            raise ValueError(f"{name}: {option}=True is not supported; {why}")
 
 
 class RuleOptimizer(Optimizer):

@@ -8,7 +8,7 @@ import os
 
 from .. import _core
 
-__all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]
+__all__ = ["SafetensorError", "load", "load_file", "load_model", "safe_open", "save", "save_file", "save_model"]
 
 SafetensorError = ValueError  # what a damaged file raises
 
@@ -133,3 +133,6 @@ class safe_open:  # noqa: N801  (the package's name)
         """A handle that reads part of a tensor: f.get_slice("weight")[:2]."""
         self._open().describe(name)
         return _Slice(self._open(), name, self._device)
+
+
+from .models import load_model, save_model  # noqa: E402  (it needs what is above)

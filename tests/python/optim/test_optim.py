@@ -470,3 +470,109 @@ def test_integer_parameters_are_refused():
     optimizer = optim.AdamW([a])
     optimizer.step()  # no gradient: nothing to do
     assert optimizer.state_dict()["state"] == {}
+
+
+# ---- optimizers that are rules in ops, and L-BFGS
+
+
+def test_lion_takes_steps_of_one_size():
+    p = sf.nn.Parameter(sf.tensor([1.0, -2.0, 3.0]))
+    optimizer = optim.Lion([p], lr=0.1, betas=(0.5, 0.9), weight_decay=0.5)
+    want, average = np.array([1.0, -2.0, 3.0]), np.zeros(3)
+    for g in ([1.0, -2.0, 0.0], [-4.0, 1.0, 0.0], [0.1, 0.1, -7.0]):
+        p.grad = sf.tensor(g)
+        optimizer.step()
+        want = want * (1 - 0.1 * 0.5) - 0.1 * np.sign(0.5 * average + 0.5 * np.array(g))
+        average = 0.9 * average + 0.1 * np.array(g)
+    np.testing.assert_allclose(p.detach().numpy(), want, rtol=1e-6)
+    np.testing.assert_allclose(optimizer.state[p]["exp_avg"].numpy(), average, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN["lbfgs"]))
+def test_lbfgs_goes_torchs_way(name):
+    case = GOLDEN["lbfgs"][name]
+    a = sf.tensor([-1.2], dtype=sf.float64, requires_grad=True)
+    b = sf.tensor([1.0, 0.5], dtype=sf.float64, requires_grad=True)
+    optimizer = optim.LBFGS([a, b], **case["options"])
+    sign = -1 if case["options"].get("maximize") else 1
+
+    def closure():
+        assert sf.is_grad_enabled()
+        optimizer.zero_grad()
+        loss = sign * ((1 - a) ** 2 + 10 * (b - a**2) ** 2).sum()
+        loss.backward()
+        return loss
+
+    for loss, values in zip(case["losses"], case["values"], strict=True):
+        with sf.no_grad():
+            assert abs(optimizer.step(closure).item() - loss) <= 1e-6 * max(1, abs(loss))
+        np.testing.assert_allclose([*a.tolist(), *b.tolist()], values, rtol=1e-6)
+    state = optimizer.state[a]
+    assert (state["func_evals"], state["n_iter"]) == (case["func_evals"], case["n_iter"])
+
+
+def test_lbfgs_goes_on_from_its_state():
+    def run(save):
+        x = sf.tensor([3.0, -2.0], dtype=sf.float64, requires_grad=True)
+        optimizer = optim.LBFGS([x], max_iter=3, line_search_fn="strong_wolfe")
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (x**4 + x).sum()
+            loss.backward()
+            return loss
+
+        for t in range(4):
+            if save and t == 2:
+                state = copy.deepcopy(optimizer.state_dict())
+                optimizer = optim.LBFGS([x], max_iter=3, line_search_fn="strong_wolfe")
+                optimizer.load_state_dict(state)
+            optimizer.step(closure)
+        return x.tolist()
+
+    assert run(True) == run(False)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda p: optim.RMSprop([p], alpha=-1.0), "Invalid alpha value: -1.0"),
+        (lambda p: optim.Adagrad([p], lr_decay=-1), "Invalid lr_decay value: -1.0"),
+        (lambda p: optim.Adamax([p], betas=(1.0, 0.9)), "Invalid beta parameter at index 0: 1.0"),
+        (lambda p: optim.NAdam([p], momentum_decay=-1), "Invalid momentum_decay value: -1.0"),
+        (lambda p: optim.RAdam([p], lr=-1), "Invalid learning rate: -1.0"),
+        (lambda p: optim.Lion([p], weight_decay=-1), "Invalid weight_decay value: -1.0"),
+        (lambda p: optim.Adadelta([p], rho=1.5), "Invalid rho value: 1.5"),
+        (lambda p: optim.ASGD([p], lambd=-1), "Invalid lambd value: -1.0"),
+        (lambda p: optim.Rprop([p], etas=(1.5, 2.0)), "Invalid eta values: 1.5, 2.0"),
+        (lambda p: optim.LBFGS([p], lr=-1), "Invalid learning rate: -1"),
+        (lambda p: optim.LBFGS([p], line_search_fn="armijo"), "'strong_wolfe', got 'armijo'"),
+        (lambda p: optim.RMSprop([p], capturable=True), "capturable=True is not supported"),
+        (lambda p: optim.NAdam([p], differentiable=True), "steps are not recorded"),
+    ],
+)
+def test_rules_in_ops_refuse_options(make, message):
+    with pytest.raises(ValueError, match=message.replace("(", "\\(")):
+        make(sf.nn.Parameter(sf.ones(2)))
+
+
+@pytest.mark.parametrize(
+    "name", ["ASGD", "Adadelta", "Adagrad", "Adamax", "Lion", "NAdam", "RAdam", "RMSprop", "Rprop"]
+)
+def test_rules_in_ops_take_any_layout_and_refuse_odd_state(name):
+    plain, strided = sf.nn.Parameter(sf.arange(12.0).reshape(3, 4)), sf.arange(24.0).reshape(3, 8)
+    with sf.no_grad():
+        strided[:, ::2] = plain
+    view = sf.nn.Parameter(strided[:, ::2])
+    first, second = getattr(optim, name)([plain], lr=0.1), getattr(optim, name)([view], lr=0.1)
+    for t in range(3):
+        plain.grad = sf.arange(12.0).reshape(3, 4) - 5 - t
+        view.grad = (sf.arange(12.0).reshape(4, 3) * 1.0).t() * 0 + plain.grad
+        first.step(), second.step()
+    assert sf.allclose(plain, view, rtol=1e-6) and not sf.equal(plain, sf.arange(12.0).reshape(3, 4))
+    key = next(k for k, v in first.state[plain].items() if v.dim() == 2)
+    before = plain.clone()
+    first.state[plain][key] = sf.ones(5)
+    with pytest.raises(ValueError, match=f"{key} must have shape"):
+        first.step()
+    assert sf.equal(plain, before)

@@ -20,7 +20,7 @@ def two_groups():
 
 
 def make(text, o):
-    return eval(text, {**vars(lr_scheduler), "o": o})
+    return eval(text, {**vars(lr_scheduler), "SWALR": optim.swa_utils.SWALR, "o": o})
 
 
 def rates(scheduler, o, steps=20):

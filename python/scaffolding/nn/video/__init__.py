@@ -24,6 +24,7 @@ from ...models.video import VideoTimestepEmbedding as TimestepEmbedding  # a UNe
 from ...tokenizers import TextTokenizer
 from .frames import save_video_frames
 from .pipeline import TextToVideoPipeline
+from ..._missing import help_modules
 
 __all__ = [
     "DDIMScheduler",
@@ -40,3 +41,5 @@ __all__ = [
     "VideoEncoder",
     "save_video_frames",
 ]
+
+help_modules()  # this one is imported after the others

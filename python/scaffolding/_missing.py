@@ -1,0 +1,155 @@
+"""Help for a name that is missed: where it is here, what to use for PyTorch's, or the nearest name.
+
+torch_names.txt, which tests/golden/make_golden_torch_names.py writes, is read when the first name is missed.
+"""
+
+import sys
+from importlib import import_module
+
+from . import _core
+from ._core import Tensor
+
+_table = None
+
+
+def table():
+    """{namespace of PyTorch: {name: advice, or None}}."""
+    global _table
+    if _table is None:
+        import os
+
+        read, names, advice = {}, {}, None
+        with open(os.path.join(os.path.dirname(__file__), "torch_names.txt"), encoding="utf-8") as file:
+            for line in file.read().splitlines():
+                if line.startswith("["):
+                    names, advice = read.setdefault(line[1:-1], {}), None
+                elif line.startswith("= "):
+                    advice = line[2:]
+                elif not line.startswith("#"):
+                    names.update(dict.fromkeys(line.split(), advice))
+        _table = read
+    return _table
+
+
+def _ours(space):
+    """The module, or Tensor, under that namespace of PyTorch; None where there is none."""
+    if space == "torch.Tensor":
+        return Tensor
+    name = space.replace("torch", __package__, 1)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def is_here(space, name):
+    """Whether a name of a namespace of PyTorch is here."""
+    ours = _ours(space)
+    return ours is not None and hasattr(ours, name)
+
+
+def _modules():
+    """The public modules of the package that are loaded, outer ones first."""
+    names = [name for name in sys.modules if name.split(".")[0] == __package__ and "._" not in name]
+    return sorted(names, key=lambda name: (name.count("."), name))
+
+
+def _places():
+    """{name: where it is} of all public names; of several places the first."""
+    places = {}
+    for module in _modules():
+        for name, found in vars(sys.modules[module]).items():
+            home = getattr(found, "__module__", None) or __package__  # none: a number, or a module
+            if not name.startswith("_") and isinstance(home, str) and home.split(".")[0] == __package__:
+                places.setdefault(name, f"{module}.{name}")
+    return places
+
+
+def _nearest(name, names):
+    from difflib import get_close_matches
+
+    lower = {n.lower(): n for n in names}
+    plain = name.lower().replace("_", "")
+    for known in lower:
+        if known.replace("_", "") == plain:
+            return lower[known]
+    close = get_close_matches(name.lower(), lower, n=1, cutoff=0.75)
+    return lower[close[0]] if close else None
+
+
+def explain(space, name, names):
+    """What to do about a name that a namespace lacks, as the end of a sentence; "" where nothing is known."""
+    torchs = table().get(space, {})
+    advice = torchs.get(name)
+    if advice:
+        return f"; for PyTorch's: {advice}"
+    if hasattr(Tensor, name):
+        return f"; there is Tensor.{name}, a method"
+    places = _places()
+    if name in places:
+        return f"; there is {places[name]}"
+    near = _nearest(name, names)
+    if near is not None and name not in torchs:
+        return f"; did you mean {near!r}?"
+    if name in torchs:
+        return "; PyTorch has it, it is not here yet" + (f"; {near!r} is" if near else "")
+    for other, known in table().items():
+        if known.get(name):
+            return f"; for {other}'s: {known[name]}"
+    near = _nearest(name, places)
+    if near is not None:
+        return f"; did you mean {places[near]}?"
+    near = _nearest(name, torchs)
+    if near is not None and torchs[near]:
+        return f"; for PyTorch's {near!r}: {torchs[near]}"
+    return ""
+
+
+class _MissingName(AttributeError):
+    """Says what to do when it is shown: hasattr() and imports cost nothing."""
+
+    def __init__(self, owner, space, name):
+        super().__init__(name=name)  # without obj, or Python would guess at another name too
+        self._owner, self._space = owner, space  # how the owner is called, and its namespace in PyTorch
+
+    def __str__(self):
+        text = f"{self._owner} has no attribute {self.name!r}"
+        if self.name.startswith("_"):
+            return text
+        if self._space == "torch.Tensor":
+            known = dir(Tensor)
+        else:
+            known = vars(sys.modules[self._space.replace("torch", __package__, 1)])
+            known = (*known, *known.get("_LATER", ()))
+        return text + explain(self._space, self.name, [n for n in known if not n.startswith("_")])
+
+    def __repr__(self):
+        return f"AttributeError({str(self)!r})"
+
+    def __reduce__(self):
+        return AttributeError, (str(self),)
+
+
+_MissingName.__name__ = _MissingName.__qualname__ = "AttributeError"
+_MissingName.__module__ = "builtins"
+
+
+def missing(module, name):
+    """The AttributeError for a name that a module of the package lacks."""
+    return _MissingName(f"module {module!r}", module.replace(__package__, "torch", 1), name)
+
+
+_core._set_missing_attribute(lambda name: _MissingName("'Tensor' object", "torch.Tensor", name))
+
+
+def help_modules():
+    """Gives every module of the package that is loaded, and has none, a __getattr__ that answers with missing()."""
+    for name in _modules():
+        vars(sys.modules[name]).setdefault("__getattr__", _answer_of(name))
+
+
+def _answer_of(module):
+    def __getattr__(name):
+        raise missing(module, name)
+
+    return __getattr__

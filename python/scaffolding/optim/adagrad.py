@@ -1,0 +1,42 @@
+"""Adagrad."""
+
+from .optimizer import RuleOptimizer, _refuse
+
+
+class Adagrad(RuleOptimizer):
+    """Adagrad (Duchi, Hazan and Singer 2011) with torch.optim.Adagrad's options.
+
+    foreach and fused change nothing. Statistics are float32 for 16-bit parameters. state: step, sum.
+    ValueError for options out of range.
+    """
+
+    _rule = "Adagrad"
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lr_decay=0,
+        weight_decay=0,
+        initial_accumulator_value=0,
+        eps=1e-10,
+        foreach=None,
+        *,
+        maximize=False,
+        differentiable=False,
+        fused=None,
+    ):
+        _refuse("Adagrad", differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "eps": eps,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

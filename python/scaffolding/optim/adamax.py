@@ -1,0 +1,41 @@
+"""Adamax."""
+
+from .optimizer import RuleOptimizer, _refuse
+
+
+class Adamax(RuleOptimizer):
+    """Adamax (Kingma and Ba 2015), Adam by the largest gradient instead of the mean square, with torch.optim.Adamax's
+    options.
+
+    foreach changes nothing. Statistics are float32 for 16-bit parameters. state: step, exp_avg, exp_inf.
+    ValueError for options out of range.
+    """
+
+    _rule = "Adamax"
+
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        foreach=None,
+        *,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
+        _refuse("Adamax", capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

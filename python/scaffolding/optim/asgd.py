@@ -1,0 +1,42 @@
+"""ASGD."""
+
+from .optimizer import RuleOptimizer, _refuse
+
+
+class ASGD(RuleOptimizer):
+    """Averaged descent (Polyak and Juditsky 1992) with torch.optim.ASGD's options. state[p]["ax"] is the average of the
+    parameter since step t0.
+
+    foreach changes nothing. Statistics are float32 for 16-bit parameters. state: step, eta, mu, ax.
+    ValueError for options out of range.
+    """
+
+    _rule = "ASGD"
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lambd=1e-4,
+        alpha=0.75,
+        t0=1e6,
+        weight_decay=0,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
+        _refuse("ASGD", capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

@@ -1,0 +1,44 @@
+"""NAdam."""
+
+from .optimizer import RuleOptimizer, _refuse
+
+
+class NAdam(RuleOptimizer):
+    """NAdam (Dozat 2016), Adam with Nesterov's momentum, with torch.optim.NAdam's options.
+
+    foreach changes nothing. Statistics are float32 for 16-bit parameters. state: step, exp_avg, exp_avg_sq, mu_product.
+    ValueError for options out of range.
+    """
+
+    _rule = "NAdam"
+
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        momentum_decay=4e-3,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
+        _refuse("NAdam", capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

@@ -1,0 +1,44 @@
+"""RMSprop."""
+
+from .optimizer import RuleOptimizer, _refuse
+
+
+class RMSprop(RuleOptimizer):
+    """RMSprop (Tieleman and Hinton 2012) with torch.optim.RMSprop's options.
+
+    foreach changes nothing. Statistics are float32 for 16-bit parameters. state: step, square_avg, with momentum
+    momentum_buffer, with centered grad_avg.
+    ValueError for options out of range.
+    """
+
+    _rule = "RMSprop"
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        alpha=0.99,
+        eps=1e-8,
+        weight_decay=0,
+        momentum=0,
+        centered=False,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
+        _refuse("RMSprop", capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "centered": centered,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

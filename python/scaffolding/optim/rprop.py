@@ -1,0 +1,38 @@
+"""Rprop."""
+
+from .optimizer import RuleOptimizer, _refuse
+
+
+class Rprop(RuleOptimizer):
+    """Rprop (Riedmiller and Braun 1993), for gradients of whole data sets, with torch.optim.Rprop's options.
+
+    foreach changes nothing. Statistics are float32 for 16-bit parameters. state: step, prev, step_size.
+    ValueError for options out of range.
+    """
+
+    _rule = "Rprop"
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        etas=(0.5, 1.2),
+        step_sizes=(1e-6, 50),
+        *,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
+        _refuse("Rprop", capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

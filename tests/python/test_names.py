@@ -1,0 +1,154 @@
+"""PyTorch's names: what is missed is answered with the place, the substitute or the nearest name."""
+
+import importlib
+import importlib.util
+import pathlib
+import pickle
+import re
+import subprocess
+import sys
+
+import pytest
+
+import scaffolding as sf
+from scaffolding import _missing
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def caught_from(place, name):
+    with pytest.raises(AttributeError) as caught:
+        getattr(place, name)
+    assert name in str(caught.value) and caught.value.name == name
+    return caught.value
+
+
+def message(place, name):
+    return str(caught_from(place, name))
+
+
+@pytest.mark.parametrize(
+    "place, name, says",
+    [
+        ("nn", "Conv2D", "did you mean 'Conv2d'?"),
+        ("nn", "Layernorm", "did you mean 'LayerNorm'?"),
+        ("nn.functional", "softmx", "did you mean 'softmax'?"),
+        ("", "set_default_dtyp", "did you mean 'set_default_dtype'?"),
+        ("", "Conv2d", "there is scaffolding.nn.Conv2d"),
+        ("", "DataLoader", "there is scaffolding.data.DataLoader"),
+        ("", "StableDiffusionPipeline", "there is scaffolding.diffusion"),
+        ("nn", "DDIMScheduler", "there is scaffolding.diffusion"),
+        ("", "data_ptr", "there is Tensor.data_ptr, a method"),
+        ("", "svd", "numpy.linalg"),
+        ("", "sparse_coo_tensor", "sparse tensors are not here"),
+        ("nn", "SyncBatchNorm", "sf.nn.BatchNorm2d"),
+        ("optim", "SparseAdam", "sf.optim.AdamW"),
+        ("optim", "AdmW", "did you mean 'AdamW'?"),
+        ("utils.data", "StackDataset", "sf.utils.data.TensorDataset"),
+        ("cuda", "set_device", "sf.device"),
+        ("diffusion", "DDIMSchedular", "did you mean 'DDIMScheduler'?"),
+        ("models", "Unet2DConditionModel", "did you mean 'UNet2DConditionModel'?"),
+        ("nn.video", "Conv3D", "scaffolding"),
+    ],
+)
+def test_a_missed_name_of_a_module(place, name, says):
+    module = importlib.import_module(f"scaffolding.{place}".rstrip("."))
+    text = message(module, name)
+    assert text.startswith(f"module '{module.__name__}' has no attribute '{name}'") and says in text, text
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("viw", "did you mean 'view'?"),
+        ("Transpose", "did you mean 'transpose'?"),
+        ("to_sparse", "sparse tensors are not here"),
+        ("svd", "numpy.linalg"),
+        ("tensor_spilt", "did you mean 'tensor_split'?"),
+        ("DataLoader", "there is scaffolding.data.DataLoader"),
+    ],
+)
+def test_a_missed_attribute_of_a_tensor(name, says):
+    for tensor in (sf.ones(2), sf.nn.Parameter(sf.ones(2))):
+        text = message(tensor, name)
+        assert text.startswith(f"'Tensor' object has no attribute '{name}'") and says in text, text
+
+
+def test_errors_of_properties_and_attributes_of_tensors_stay():
+    class Own(sf.Tensor):
+        @property
+        def broken(self):
+            return self.name.nothing
+
+    own = sf.ones(2).as_subclass(Own)
+    own.name = "x"
+    assert own.name == "x" and getattr(own, "absent", 3) == 3 and not hasattr(own, "absent")
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'nothing'"):
+        own.broken
+
+
+def test_what_nobody_knows_is_just_missing():
+    assert message(sf, "qqqzzz") == "module 'scaffolding' has no attribute 'qqqzzz'"
+    error = pickle.loads(pickle.dumps(caught_from(sf.nn, "Conv2D")))
+    assert type(error) is AttributeError and "did you mean 'Conv2d'?" in str(error)
+    assert not hasattr(sf.nn, "qqqzzz") and not hasattr(sf, "__wrapped__")
+    with pytest.raises(ImportError):
+        from scaffolding.nn import Conv2D  # noqa: F401
+
+
+EVERY_MODULE = """
+import re, sys
+import scaffolding.cuda.amp, scaffolding.nn.video, scaffolding.optim.swa_utils, scaffolding.safetensors.torch
+names = [n for n in sys.modules if n.split(".")[0] == "scaffolding" and "._" not in n]
+for name in names:
+    try:
+        sys.modules[name].StableDifusionPipeline
+    except AttributeError as error:
+        assert re.search(r"; did you mean '?[\\w.]*Diffusion\\w*Pipeline\\w*'?\\?$", str(error)), str(error)
+    else:
+        raise SystemExit(name)
+print(len(names))
+"""
+
+
+def test_every_module_answers():
+    done = subprocess.run([sys.executable, "-c", EVERY_MODULE], check=True, capture_output=True, text=True)
+    assert int(done.stdout) > 100
+
+
+def test_advice_names_what_there_is():
+    advices = {advice for names in _missing.table().values() for advice in names.values() if advice}
+    assert len(advices) > 100
+    for advice in advices:
+        for path in re.findall(r"\bsf\.(\w+(?:\.\w+)*)", advice):
+            found = sf
+            for part in path.split("."):
+                found = getattr(found, part)  # AttributeError: the advice is wrong
+
+
+def test_every_name_of_pytorch_is_here_or_has_advice():
+    table = _missing.table()
+    assert sum(map(len, table.values())) > 2000
+    bare = [(s, n) for s, names in table.items() for n, advice in names.items() if not advice]
+    assert [f"{space}.{name}" for space, name in bare if not _missing.is_here(space, name)] == []
+
+
+def test_the_table_is_read_when_a_name_is_missed():
+    code = (
+        "import scaffolding as sf; assert sf._missing._table is None; "
+        "assert not hasattr(sf, 'svd') and sf._missing._table is None\n"
+        "try: sf.svd\n"
+        "except AttributeError as e: assert 'numpy.linalg' in str(e) and sf._missing._table\n"
+        "else: raise SystemExit(1)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_page_shows_the_table():
+    spec = importlib.util.spec_from_file_location("torch_names_page", ROOT / "tools" / "torch_names_page.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.PAGE.read_text() == tool.page(), "run tools/torch_names_page.py"
+    counts = re.findall(r"^\| `(torch[\w.]*)` \| (\d+) \| (\d+) \| (\d+) \|$", tool.page(), re.MULTILINE)
+    assert {name for name, *_ in counts} == set(_missing.table())
+    assert all(int(total) == int(here) + int(missing) for _, total, here, missing in counts)

@@ -1,0 +1,61 @@
+"""Writes docs/torch_names.md, the table of PyTorch's names, from python/scaffolding/torch_names.txt and what is in the
+package. Prints how many names each namespace has.
+
+    PYTHONPATH=$PWD/build/python .venv/bin/python tools/torch_names_page.py     # make docs does it
+"""
+
+import pathlib
+
+from scaffolding import _missing
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "torch_names.md"
+
+
+def wrapped(names):
+    lines = [""]
+    for name in names:
+        if len(lines[-1]) + len(name) > 118:
+            lines.append("")
+        lines[-1] += (" " if lines[-1] else "") + name
+    return lines
+
+
+def page():
+    """The table as Markdown, from the file and what the package has."""
+    table = _missing.table()
+    lines = [
+        "# PyTorch's names",
+        "",
+        "Written by `make docs`; do not edit. Every public name of these namespaces of PyTorch: what is here under the",
+        "same name, and what to use for what is not. A name that is missed says the same:",
+        "`AttributeError: module 'scaffolding.nn' has no attribute 'Conv2D'; did you mean 'Conv2d'?`",
+        "",
+        "| Namespace | Names | Here | Under another name or not here |",
+        "|---|---|---|---|",
+    ]
+    sections = []
+    for space, names in table.items():
+        ours = space.replace("torch", "scaffolding", 1)
+        here = [n for n in names if _missing.is_here(space, n)]
+        others = {}
+        for name, advice in names.items():
+            if name not in here:
+                others.setdefault(advice, []).append(name)
+        missing = len(names) - len(here)
+        lines.append(f"| `{space}` | {len(names)} | {len(here)} | {missing} |")
+        print(f"{space}: {len(names)} names, {len(here)} here, {missing} not")
+        sections += ["", f"## {space}", ""]
+        if here:
+            sections += [f"Here as `{ours}`:"] + wrapped([f"`{n}`" for n in here]) + [""]
+        if others:
+            sections += ["| Not here | Instead |", "|---|---|"]
+            sections += [
+                f"| {' '.join(f'`{n}`' for n in group)} | {(advice or 'not here yet').replace('|', chr(92) + '|')} |"
+                for advice, group in others.items()
+            ]
+    return "\n".join(lines + sections) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
