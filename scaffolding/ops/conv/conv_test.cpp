@@ -47,10 +47,12 @@ SF_OP_TEST(conv3d) {
   // kernels over time alone, and with strides
   sample(to_channels_last(randn({2, 32, 4, 3, 5})), randn({64, 32, 3, 1, 1}), randn({64}), 1, Shape{1, 0, 0});
   sample(to_channels_last(randn({1, 64, 3, 2, 7})), randn({32, 64, 2, 1, 1}));
-  // Winograd over time: tiles of 4 and 1, of 4 and 2 by way of a copy; with strides in the picture
+  // Winograd over time: tiles of 4 and 1, of 4 and 2 by way of a copy; with strides in the picture. One fixture is
+  // enough: all are compared with sums in float64 below.
   sample(to_channels_last(randn({1, 16, 5, 6, 5})), randn({16, 16, 3, 1, 1}), randn({16}), 1, Shape{1, 0, 0});
   sample(randn({2, 16, 6, 5, 7}), randn({32, 16, 3, 1, 1}), none, 1, Shape{2, 0, 0}).no_golden();
-  sample(to_channels_last(randn({1, 16, 5, 11, 9})), randn({16, 16, 3, 3, 3}), randn({16}), Shape{1, 2, 2}, 1);
+  sample(to_channels_last(randn({1, 16, 5, 11, 9})), randn({16, 16, 3, 3, 3}), randn({16}), Shape{1, 2, 2}, 1)
+      .no_golden();
   sample(to_channels_last(randn({1, 32, 3, 5, 6})), randn({32, 32, 3, 3, 3}), randn({32}), Shape{1, 2, 2}, 1)
       .no_golden();
 }
