@@ -59,6 +59,8 @@ if(NOT avx512 IN_LIST SF_ISAS)
   # Float32 kernels that avx512bf16 has nothing to add to are then compiled for it all the same.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_winograd.cpu.cpp
                               ${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_winograd_weights.cpu.cpp
+                              ${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_over_time.cpu.cpp
+                              ${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_over_time_weights.cpu.cpp
                               PROPERTIES COMPILE_DEFINITIONS SF_WITHOUT_AVX512)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -8,6 +8,7 @@
 #pragma once
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
+#include "scaffolding/ops/conv/pixel_sums.h"
 #include "scaffolding/ops/conv/rows.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
@@ -129,15 +130,7 @@ inline void sum_rows(const ConvBackwardWeights& f) {
               sums[((tap * strips + c / kColumns) * out + o) * kColumns + c % kColumns];
       }
   });
-  if (!f.dbias) return;
-  const int64_t pixels = runs * g.out[2];
-  parallel_for(out / kLanes, max64(1, 32768 / pixels), [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin * kLanes; c < end * kLanes; c += kLanes) {
-      vf total[4] = {vf(0.f), vf(0.f), vf(0.f), vf(0.f)};
-      for (int64_t p = 0; p < pixels; ++p) total[p & 3] += load(dy + p * out + c);
-      store(f.dbias.as<float>() + c, total[0] + total[1] + (total[2] + total[3]));
-    }
-  });
+  if (f.dbias) sum_over_pixels(dy, runs * g.out[2], out, f.dbias.as<float>());
 }
 
 }  // namespace SF_ISA

@@ -1,5 +1,8 @@
+#include <set>
+
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/provider.h"
+#include "scaffolding/ops/conv/conv_residual.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/ops.h"
 
@@ -44,6 +47,12 @@ SF_OP_TEST(conv3d) {
   // kernels over time alone, and with strides
   sample(to_channels_last(randn({2, 32, 4, 3, 5})), randn({64, 32, 3, 1, 1}), randn({64}), 1, Shape{1, 0, 0});
   sample(to_channels_last(randn({1, 64, 3, 2, 7})), randn({32, 64, 2, 1, 1}));
+  // Winograd over time: tiles of 4 and 1, of 4 and 2 by way of a copy; with strides in the picture. One fixture is
+  // enough: all are compared with sums in float64 below.
+  sample(to_channels_last(randn({1, 16, 5, 6, 5})), randn({16, 16, 3, 1, 1}), randn({16}), 1, Shape{1, 0, 0});
+  sample(randn({2, 16, 6, 5, 7}), randn({32, 16, 3, 1, 1}), none, 1, Shape{2, 0, 0}).no_golden();
+  sample(to_channels_last(randn({1, 16, 5, 11, 9})), randn({16, 16, 3, 3, 3}), randn({16}), Shape{1, 2, 2}, 1)
+      .no_golden();
   sample(to_channels_last(randn({1, 32, 3, 5, 6})), randn({32, 32, 3, 3, 3}), randn({32}), Shape{1, 2, 2}, 1)
       .no_golden();
 }
@@ -112,15 +121,83 @@ TEST(ConvRows, gradients_equal_the_direct_sum) {
       Tensor w = randn(l.w);
       if (weight_last) w = to_channels_last(w);
       const Tensor dy = to_channels_last(randn(conv_output(x, w, {}, shape).shape()));
+      pin_provider("*", "native");
       auto results = [&](DType t) {
         return Tensors{conv_input_gradient(dy.to(t), w.to(t), l.x, shape),
                        conv_weight_gradient(x.to(t), dy.to(t), l.w, shape)};
       };
       const Tensors got = results(kFloat32), direct = results(kFloat64);
+      unpin_providers();
       for (size_t i = 0; i < got.size(); ++i)
         EXPECT_LT(amax(abs(got[i] - direct[i])).item() / amax(abs(direct[i])).item(), 1e-5) << "result " << i;
     }
   }
+}
+
+// Tiles of 4, 2 and 1 frames and of 4 that end early; blocks of channels and of tiles, half strips, every padding,
+// odd sides, memory of either order.
+TEST(WinogradOverTime, equals_the_direct_sum) {
+  autograd::NoGrad off;
+  manual_seed(5);
+  struct Layer {
+    Shape x, w, padding;
+  };
+  std::set<std::string> offered;
+  for (const KernelTableBase* table :
+       {static_cast<const KernelTableBase*>(&conv_forward), static_cast<const KernelTableBase*>(&conv_backward_data),
+        static_cast<const KernelTableBase*>(&conv_backward_weights)})
+    for (int i = 0; i < table->count(DeviceType::CPU); ++i)
+      if (std::string(table->entry(DeviceType::CPU, i).provider) == "winograd") offered.insert(table->name());
+  for (const Layer& l : {Layer{{1, 64, 10, 9, 23}, {96, 64, 3, 1, 1}, {0, 0, 0}},
+                         {{2, 32, 5, 7, 33}, {48, 32, 3, 1, 1}, {1, 0, 0}},
+                         {{1, 272, 7, 5, 8}, {32, 272, 3, 1, 1}, {2, 0, 0}},
+                         {{1, 32, 9, 21, 30}, {64, 32, 3, 3, 3}, {1, 1, 1}},
+                         {{2, 16, 10, 16, 19}, {48, 16, 3, 3, 3}, {0, 0, 2}},
+                         {{1, 144, 6, 18, 37}, {32, 144, 3, 3, 3}, {2, 2, 0}}}) {
+    ConvShape shape;
+    for (int i = 0; i < 3; ++i) shape.stride[i] = i > 0 && l.w[3] == 3 ? 2 : 1, shape.padding[i] = l.padding[i];
+    for (bool last : {false, true}) {
+      auto laid = [&](const Tensor& t) { return last ? to_channels_last(t) : t; };
+      const Tensor x = laid(randn(l.x)), w = laid(randn(l.w)), b = randn({l.w[0]}),
+                   dy = laid(randn(conv_output(x, w, {}, shape).shape())), residual = laid(randn(dy.shape()));
+      auto results = [&](DType t) {
+        return Tensors{
+            conv_output(x.to(t), w.to(t), b.to(t), shape),
+            t == kFloat32 ? conv_plus_residual(x, w, {}, residual, shape)
+                          : conv_output(x.to(t), w.to(t), {}, shape) + residual.to(t),
+            conv_input_gradient(dy.to(t), w.to(t), l.x, shape),
+            conv_weight_gradient(x.to(t), dy.to(t), l.w, shape),
+        };
+      };
+      const Tensors direct = results(kFloat64);
+      std::set<std::string> of_layer;
+      Tensors got;
+      {
+        KernelWatcher watcher([&](const KernelCall& call) {
+          if (std::string(call.entry.provider) == "winograd") of_layer.insert(call.table.name());
+        });
+        got = results(kFloat32);
+      }
+      EXPECT_EQ(of_layer, offered) << str(l.x) << " " << str(l.w);
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_LT(amax(abs(got[i] - direct[i])).item() / amax(abs(direct[i])).item(), 3e-6)
+            << "result " << i << " of " << str(l.x) << " " << str(l.w);
+    }
+  }
+}
+
+// Where Winograd's algorithm would multiply more than a direct sum, it is not taken: frames that meet few others.
+TEST(WinogradOverTime, leaves_few_frames_to_others) {
+  autograd::NoGrad off;
+  bool taken = false;
+  {
+    KernelWatcher watcher([&](const KernelCall& call) { taken |= std::string(call.entry.provider) == "winograd"; });
+    const Tensor x = to_channels_last(randn({1, 32, 1, 16, 16})), w = randn({32, 32, 3, 1, 1});
+    ConvShape shape;
+    shape.padding[0] = 1;
+    conv_output(x, w, {}, shape);
+  }
+  EXPECT_FALSE(taken);
 }
 
 }  // namespace sf::test

@@ -5,13 +5,14 @@
 // multiplications is less than vdpbf16ps saves (Zen 5, two cores, Stable Diffusion's 3x3 layers: 1150 GFLOP/s against
 // 680 of a direct sum in bfloat16).
 // The gradient of x is the same convolution with weights turned round; conv_winograd_weights.cpu.cpp has that of the
-// weight.
+// weight. Kernels of three frames that are 1x1 in the picture, or 3x3 with a stride of 2: conv_over_time.cpu.cpp.
 #include "scaffolding/ops/conv/kernel.h"
 
 // avx512bf16 has nothing more to offer to float32; it stands in where a build leaves avx512 out.
 #if defined(SF_ISA_PRIORITY) && \
     (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
 #include "scaffolding/ops/conv/winograd_calls.h"
+#include "scaffolding/ops/conv/winograd_over_time.h"
 #include "scaffolding/ops/fused/finished_conv/kernel.h"
 
 namespace sf {
@@ -40,6 +41,7 @@ static void forward_float(const ConvForward& f) {
   ly.write_back();
 }
 static void forward(const ConvForward& f) {
+  if (is_shape_over_time(f.weight, f.shape)) return convolve_over_time(f);
   if (f.x.dtype == kFloat32) return forward_float(f);
   forward_laid<BFloat16>(f, f.x.as<const BFloat16>(), f.y.as<BFloat16>(),
                          f.residual ? f.residual.as<const BFloat16>() : nullptr);
@@ -125,6 +127,7 @@ template <class T> static void backward_data_laid(const ConvBackwardData& f, con
               {2 - f.shape.padding[at], 2 - f.shape.padding[at + 1], taps.lead});
 }
 static void backward_data(const ConvBackwardData& f) {
+  if (is_shape_over_time(f.weight, f.shape)) return convolve_over_time(f);
   if (f.dy.dtype == kBFloat16) return backward_data_laid<BFloat16>(f, f.dy.as<const BFloat16>(), f.dx.as<BFloat16>());
   const Laid ly(f.dy, kSlotY, true), lx(f.dx, kSlotX, false);
   backward_data_laid<float>(f, ly.data(), lx.data());
@@ -134,6 +137,7 @@ static void backward_data(const ConvBackwardData& f) {
 static bool supports_forward(const ConvForward& f) {
   const bool floats =
       float_image(f.x) && float_image(f.y) && float_image(f.residual) && (!f.bias || f.bias.dtype == kFloat32);
+  if (floats && is_worth_over_time(f)) return true;
   const bool halves = !floats && bf16_image(f.x) && bf16_image(f.y) && bf16_image(f.residual);
   return (floats || halves) && shape_ok(f.weight, f.shape) && worth(f.y);
 }
@@ -160,6 +164,7 @@ static bool supports_finished(const FinishedConvForward& f) {
 }
 static bool supports_data(const ConvBackwardData& f) {
   const bool floats = float_image(f.dy) && float_image(f.dx), halves = !floats && bf16_image(f.dy) && bf16_image(f.dx);
+  if (floats && is_worth_over_time(f)) return true;
   return (floats || halves) && shape_ok(f.weight, f.shape) && worth(f.dx);
 }
 

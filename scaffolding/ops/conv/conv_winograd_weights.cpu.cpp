@@ -6,7 +6,9 @@
 // avx512bf16 has nothing more to offer to float32; it stands in where a build leaves avx512 out.
 #if defined(SF_ISA_PRIORITY) && \
     (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
+#include "scaffolding/ops/conv/pixel_sums.h"
 #include "scaffolding/ops/conv/winograd_calls.h"
+#include "scaffolding/ops/conv/winograd_over_time.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -57,17 +59,6 @@ template <class T>
       if constexpr (sizeof(T) == 4) to[c * by_channel + t / 3 * down + t % 3 * across] = value;
       else to[c * by_channel + t / 3 * down + t % 3 * across] = to_bfloat16(value);
     }
-}
-
-static void bias_gradient(const TensorView& db, const Image<float>& dy) {
-  const int64_t pixels = dy.batch * dy.height * dy.width;
-  parallel_for(dy.channels / L, max64(1, 32768 / max64(1, pixels)), [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin * L; c < end * L; c += L) {
-      vf sum[4] = {vf(0.f), vf(0.f), vf(0.f), vf(0.f)};
-      for (int64_t p = 0; p < pixels; ++p) sum[p & 3] += load(dy.data + p * dy.channels + c);
-      store(db.as<float>() + c, sum[0] + sum[1] + (sum[2] + sum[3]));
-    }
-  });
 }
 
 template <class T> static void backward_weights_laid(const ConvBackwardWeights& f, const T* x_data, const T* dy_data) {
@@ -149,10 +140,12 @@ template <class T> static void backward_weights_laid(const ConvBackwardWeights& 
           finish(task, row, sums + task * of_task);
     });
   if constexpr (sizeof(T) == 4)
-    if (f.dbias) bias_gradient(f.dbias, dy);
+    if (f.dbias)
+      sum_over_pixels(dy.data, dy.batch * dy.frames * dy.height * dy.width, dy.channels, f.dbias.as<float>());
 }
 
 static void backward_weights(const ConvBackwardWeights& f) {
+  if (is_shape_over_time(f.dweight, f.shape)) return convolve_over_time(f);
   if (f.x.dtype == kBFloat16)
     return backward_weights_laid<BFloat16>(f, f.x.as<const BFloat16>(), f.dy.as<const BFloat16>());
   const Laid lx(f.x, kSlotX, true), ly(f.dy, kSlotY, true);
@@ -162,6 +155,7 @@ static void backward_weights(const ConvBackwardWeights& f) {
 static bool supports_weights(const ConvBackwardWeights& f) {
   const bool floats =
       float_image(f.x) && float_image(f.dy) && f.dweight.dtype == kFloat32 && (!f.dbias || f.dbias.dtype == kFloat32);
+  if (floats && is_worth_over_time(f)) return true;
   // oneDNN's sum in bfloat16 is for pictures only
   const bool halves =
       f.dweight.ndim == 5 && bf16_image(f.x) && bf16_image(f.dy) && f.dweight.dtype == kBFloat16 && !f.dbias;

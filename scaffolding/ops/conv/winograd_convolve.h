@@ -23,16 +23,6 @@ inline constexpr int64_t kChannelBlock = 128;
 inline constexpr int64_t kTransformedBytes = int64_t(6) << 20;
 inline constexpr int64_t kLeastTiles = 64,
                          kFairTiles = 128;  // with few tiles, transforming the weights anew for each round costs more
-enum WinogradSlot {
-  kSlotInput = 8,
-  kSlotGradient = 9,
-  kSlotWeight = 10,
-  kSlotProducts = 11,
-  kSlotTotal = 12,
-  kSlotX = 13,
-  kSlotY = 14,
-  kSlotResidual = 15
-};
 
 // Rows of a round, [time][place], whose times see the same frames of the kernel: the others lie before the video or
 // behind it. A product is made of such rows only, and nothing is multiplied by zeros in time.
