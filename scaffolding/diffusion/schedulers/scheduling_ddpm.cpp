@@ -32,8 +32,7 @@ DDPMScheduler::DDPMScheduler(DDPMConfig config) : config_(std::move(config)) {
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_clipping(kName, config_.clip_sample_range, config_.dynamic_thresholding_ratio, config_.sample_max_value);
   learned_ = config_.variance_type == "learned" || config_.variance_type == "learned_range";
-  auto alphas = alphas_cumprod_of(betas_of(kName, config_, config_.rescale_betas_zero_snr));
-  set_alphas({alphas.begin(), alphas.end()}, true);
+  set_betas(kName, config_, config_.rescale_betas_zero_snr, true);
 }
 
 void DDPMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {

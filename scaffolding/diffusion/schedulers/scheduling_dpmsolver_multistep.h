@@ -54,8 +54,6 @@ class DPMSolverMultistepScheduler final : public MultistepScheduler {
  private:
   bool predicts_original() const { return config_.algorithm_type.ends_with("++"); }
   bool stochastic() const { return config_.algorithm_type.starts_with("sde-"); }
-  Tensor convert(const Tensor& model_output, const Tensor& sample) const;
-  Tensor update(int64_t order, const Tensor& sample, const Tensor& noise) const;
 
   DPMSolverMultistepConfig config_;
 };
