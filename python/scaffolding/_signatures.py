@@ -54,8 +54,8 @@ def of_function(function):
         return _evaluated(own + _parameters(doc).removeprefix(own)) if told else _evaluated(", ".join(parts))
     plain = []
     for part in parts:
-        name, _, default = part.partition(":")[0].strip(), *part.rpartition("= \\")[1:]
-        plain.append(f"{name}=_default_{default}" if default else name)
+        name, default = part.partition(":")[0].strip(), re.search(r"= \\(\d+)$", part)
+        plain.append(f"{name}=_default_{default[1]}" if default else name)
     return _evaluated(", ".join(plain), defaults or ())
 
 
@@ -68,11 +68,13 @@ def of_bound(method):
 def of_class(cls):
     """Of a class, its constructor's; None where Python's own rules find it. One that is never called takes nothing."""
     for base in cls.__mro__:
-        if "__signature__" in vars(base) or (base is not object and "__new__" in vars(base)):
+        if "__signature__" in vars(base) or isinstance(vars(base).get("__new__"), staticmethod):
             return None
         made = vars(base).get("__init__")
-        if made is not None and base is not object:
-            return None if inspect.isfunction(made) else _without_self(of_function(made))
+        if inspect.isfunction(made):
+            return None
+        if hasattr(made, "__nb_signature__"):
+            return _without_self(of_function(made))
     return inspect.Signature()
 
 

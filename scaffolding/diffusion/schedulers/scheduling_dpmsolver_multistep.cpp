@@ -6,6 +6,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/schedulers/factor.h"
+#include "scaffolding/diffusion/schedulers/scheduling_ddpm.h"
 #include "scaffolding/diffusion/schedulers/timestep_spacing.h"
 #include "scaffolding/ops/ops.h"
 
@@ -56,7 +57,7 @@ DPMSolverMultistepScheduler::DPMSolverMultistepScheduler(DPMSolverMultistepConfi
   check_one_of(kName, "final_sigmas_type", config_.final_sigmas_type, {"zero", "sigma_min"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_one_of(kName, "time_shift_type", config_.time_shift_type, {"exponential"});
-  if (config_.variance_type) check_one_of(kName, "variance_type", *config_.variance_type, {"learned", "learned_range"});
+  if (config_.variance_type) check_variance_type(kName, *config_.variance_type);
   SF_CHECK(predicts_original() || config_.final_sigmas_type != "zero", kName,
            ": final_sigmas_type=zero needs dpmsolver++ or sde-dpmsolver++, got algorithm_type=", config_.algorithm_type,
            "; pass final_sigmas_type=sigma_min");

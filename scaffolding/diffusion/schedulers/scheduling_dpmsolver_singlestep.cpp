@@ -5,6 +5,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/schedulers/factor.h"
+#include "scaffolding/diffusion/schedulers/scheduling_ddpm.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -47,7 +48,7 @@ DPMSolverSinglestepScheduler::DPMSolverSinglestepScheduler(DPMSolverSinglestepCo
   else check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   check_one_of(kName, "final_sigmas_type", config_.final_sigmas_type, {"zero", "sigma_min"});
   check_one_of(kName, "time_shift_type", config_.time_shift_type, {"exponential"});
-  if (config_.variance_type) check_one_of(kName, "variance_type", *config_.variance_type, {"learned", "learned_range"});
+  if (config_.variance_type) check_variance_type(kName, *config_.variance_type);
   SF_CHECK(original || config_.final_sigmas_type != "zero", kName,
            ": final_sigmas_type=zero needs dpmsolver++ or sde-dpmsolver++, got algorithm_type=", config_.algorithm_type,
            "; pass final_sigmas_type=sigma_min");

@@ -22,7 +22,8 @@ struct DPMSolverSinglestepConfig : BetaConfig {
   double flow_shift = 1;
   std::string final_sigmas_type = "zero";  // or sigma_min
   double lambda_min_clipped = -std::numeric_limits<double>::infinity();
-  std::optional<std::string> variance_type;  // learned, learned_range: the model's output has more than three channels
+  // learned, learned_range: the model's output has more than three channels. Those of DDPM's configs change nothing.
+  std::optional<std::string> variance_type;
   bool use_dynamic_shifting = false;         // set_timesteps takes mu, whose exponential is the flow_shift
   std::string time_shift_type = "exponential";
 
@@ -51,7 +52,7 @@ class DPMSolverSinglestepScheduler final : public MultistepScheduler {
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
   StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
                      const StepOptions& options) override;
-  bool learns_variance() const override { return config_.variance_type.has_value(); }
+  bool learns_variance() const override { return config_.variance_type.value_or("").starts_with("learned"); }
 
  private:
   DPMSolverSinglestepConfig config_;

@@ -64,7 +64,7 @@ StepOutput IPNDMScheduler::advance(const Tensor& model_output, double timestep, 
   Tensor mean = e(1);
   if (ets_.size() == 2) mean = (3 * e(1) - e(2)) / 2;
   else if (ets_.size() == 3) mean = (23 * e(1) - 16 * e(2) + 5 * e(3)) / 12;
-  else if (ets_.size() == kOrder) mean = 1.0 / 24 * (55 * e(1) - 59 * e(2) + 37 * e(3) - 9 * e(4));
+  else if (ets_.size() == kOrder) mean = (55 * e(1) - 59 * e(2) + 37 * e(3) - 9 * e(4)) * (1.0 / 24);
   const Tensor original = (sample - betas_[at] * mean) / std::max(alphas_[at], 1e-8f);
   ++*step_index_;
   return {alphas_[at + 1] * original + mean * betas_[at + 1], {}};

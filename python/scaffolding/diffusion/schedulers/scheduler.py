@@ -241,13 +241,15 @@ def native_class(name):
     if second == "denoised":
         output.pred_original_sample = property(lambda self: self.denoised)
 
-    def _step(self, *arguments):  # the last is return_dict
+    steps = core_class.step_parameters()
+    at = steps.index("return_dict")
+
+    def _step(self, *arguments):
         prev_sample, other = self._core.step(*arguments)
         if other is None:
-            return SchedulerOutput(prev_sample) if arguments[-1] else (prev_sample,)
-        return output(prev_sample, other) if arguments[-1] else (prev_sample, other)
+            return SchedulerOutput(prev_sample) if arguments[at] else (prev_sample,)
+        return output(prev_sample, other) if arguments[at] else (prev_sample, other)
 
-    steps = core_class.step_parameters()
     timesteps = core_class.timestep_parameters()
     members = {
         "__module__": "scaffolding.diffusion.schedulers",
