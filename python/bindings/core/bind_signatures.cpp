@@ -9,7 +9,8 @@ namespace {
 
 PyObject* signature(PyObject* self, void* reader) {
   return guarded([&]() -> PyObject* {
-    return nb::module_::import_("scaffolding._signatures").attr(static_cast<const char*>(reader))(nb::handle(self))
+    return nb::module_::import_("scaffolding._signatures")
+        .attr(static_cast<const char*>(reader))(nb::handle(self))
         .release()
         .ptr();
   });

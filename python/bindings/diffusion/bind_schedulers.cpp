@@ -170,10 +170,9 @@ void bind_schedulers(nb::module_& core) {
       .def_prop_ro("betas", [](const Scheduler& s) { return table(s.betas()); })
       .def_prop_ro("alphas", [](const Scheduler& s) { return table(s.alphas()); })
       .def_prop_ro("alphas_cumprod", [](const Scheduler& s) { return table(s.alphas_cumprod()); })
-      .def_prop_ro("final_alpha_cumprod",
-                   [](const Scheduler& s) {
-                     return s.final_alpha() ? scalar_tensor(*s.final_alpha(), kFloat32) : Tensor();
-                   })
+      .def_prop_ro(
+          "final_alpha_cumprod",
+          [](const Scheduler& s) { return s.final_alpha() ? scalar_tensor(*s.final_alpha(), kFloat32) : Tensor(); })
       .def("state_names",
            [](Scheduler& s) {
              std::vector<std::string> names;
@@ -211,9 +210,8 @@ void bind_schedulers(nb::module_& core) {
   m.def("scheduler_names", &scheduler_names);
   m.def("read_config_file", [](const std::string& path) { return to_python(io::read_config_file(path)); });
   m.def("format_config", [](nb::handle config) { return io::format_config(from_python(config)); });
-  m.def("write_config_file", [](nb::handle config, const std::string& path) {
-    io::write_config_file(from_python(config), path);
-  });
+  m.def("write_config_file",
+        [](nb::handle config, const std::string& path) { io::write_config_file(from_python(config), path); });
   m.def(
       "get_beta_schedule",
       [](const std::string& schedule, int64_t n, double start, double end) {

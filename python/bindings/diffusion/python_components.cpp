@@ -185,7 +185,8 @@ std::string parameters_of(nb::handle function) {
   return out;
 }
 
-// A scheduler whose methods Python has: a class of its own, or a subclass of a C++ one. It keeps the run's place itself.
+// A scheduler whose methods Python has: a class of its own, or a subclass of a C++ one. It keeps the run's place
+// itself.
 class PythonScheduler final : public Scheduler {
  public:
   PythonScheduler(nb::handle object, Scheduler* native)

@@ -55,7 +55,9 @@ class _FieldsSignature:
         import inspect
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(n, kind, default=...) for n in _models.field_names(cls._class_name)])
+        return inspect.Signature(
+            [inspect.Parameter(n, kind, default=...) for n in _models.field_names(cls._class_name)]
+        )
 
 
 class ModelMixin(PeftAdapterMixin, OffloadingMixin):

@@ -25,8 +25,8 @@ void EDMConfig::check(const char* who) const {
 template <class T> std::vector<float> EDMConfig::levels(const std::vector<double>& shares) const {
   std::vector<float> out;
   if (sigma_schedule == "exponential") {
-    for (double x : linspace(std::log(sigma_min), std::log(sigma_max), int64_t(shares.size()), kFloat32, Device::CPU)
-                        .to_vector())
+    for (double x :
+         linspace(std::log(sigma_min), std::log(sigma_max), int64_t(shares.size()), kFloat32, Device::CPU).to_vector())
       out.push_back(float(std::exp(x)));
     std::reverse(out.begin(), out.end());
     return out;

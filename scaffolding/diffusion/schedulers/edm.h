@@ -1,5 +1,5 @@
-// The preconditioning of EDM: Karras et al. 2022, arXiv 2206.00364, table 1. Models are called with 0.25 log(sigma), and
-// what they say is scaled to the sample without noise.
+// The preconditioning of EDM: Karras et al. 2022, arXiv 2206.00364, table 1. Models are called with 0.25 log(sigma),
+// and what they say is scaled to the sample without noise.
 #pragma once
 #include "scaffolding/diffusion/schedulers/prediction.h"
 #include "scaffolding/diffusion/schedulers/scheduler.h"

@@ -38,8 +38,8 @@ float KDPM2Scheduler::middle(float a, float b) {
 void KDPM2Scheduler::make_schedule(const TimestepOptions& o, int64_t n) {
   const SigmaCurve curve =
       sigma_curve(name(), config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
-  const Spaced spaced = spaced_levels(config_.timestep_spacing, n, config_.steps_offset, curve,
-                                      curve == SigmaCurve::Karras);
+  const Spaced spaced =
+      spaced_levels(config_.timestep_spacing, n, config_.steps_offset, curve, curve == SigmaCurve::Karras);
   std::vector<float> once(spaced.levels.begin(), spaced.levels.end());
   once.push_back(0);
   const auto logs = log_of(training_sigmas_);

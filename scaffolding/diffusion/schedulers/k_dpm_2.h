@@ -1,5 +1,5 @@
-// KDPM2Scheduler: what DPM-2 (Karras et al. 2022, arXiv 2206.00364, as k-diffusion's sample_dpm_2) and its ancestral form
-// share: a step of second order that calls the model at its beginning and at a noise level in between.
+// KDPM2Scheduler: what DPM-2 (Karras et al. 2022, arXiv 2206.00364, as k-diffusion's sample_dpm_2) and its ancestral
+// form share: a step of second order that calls the model at its beginning and at a noise level in between.
 #pragma once
 #include "scaffolding/diffusion/schedulers/scheduler.h"
 

@@ -73,8 +73,8 @@ class MultistepScheduler : public SigmaScheduler {
   const Tensor& history(size_t back) const { return history_[history_.size() - 1 - back]; }
 
   bool flow_ = false, unscaled_ = false;  // sample = (1 - sigma) original + sigma noise; original + sigma noise
-  Tensors history_;               // solver_order entries, oldest first
-  int64_t lower_order_nums_ = 0;  // steps of this run, up to the order
+  Tensors history_;                       // solver_order entries, oldest first
+  int64_t lower_order_nums_ = 0;          // steps of this run, up to the order
 };
 
 // Names of other solvers in configs that are shared between schedulers.

@@ -62,9 +62,8 @@ StepOutput DDPMScheduler::advance(const Tensor& output, double timestep, const T
   int64_t t = training_timestep(timestep), prev = previous_timestep(t);
   Tensor model_output = output, predicted_variance;
   if (learned_) {
-    SF_CHECK(sample.ndim() > 1 && output.size(1) == 2 * sample.size(1), kName,
-             ": variance_type=", variance_type(), " needs a model_output with twice the channels of sample ",
-             sample.shape(), ", got ", output.shape());
+    SF_CHECK(sample.ndim() > 1 && output.size(1) == 2 * sample.size(1), kName, ": variance_type=", variance_type(),
+             " needs a model_output with twice the channels of sample ", sample.shape(), ", got ", output.shape());
     model_output = output.narrow(1, 0, sample.size(1));
     predicted_variance = output.narrow(1, sample.size(1), sample.size(1));
   }

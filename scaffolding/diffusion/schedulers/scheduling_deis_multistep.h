@@ -1,5 +1,5 @@
-// DEIS: Zhang and Chen 2022, arXiv 2204.13902: exponential integrators of up to third order, whose polynomials are in the
-// logarithm of the noise level.
+// DEIS: Zhang and Chen 2022, arXiv 2204.13902: exponential integrators of up to third order, whose polynomials are in
+// the logarithm of the noise level.
 #pragma once
 #include "scaffolding/diffusion/schedulers/multistep.h"
 

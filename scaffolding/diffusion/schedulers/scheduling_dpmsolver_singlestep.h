@@ -1,5 +1,5 @@
-// DPM-Solver and DPM-Solver++ in their single-step form: Lu et al. 2022, arXiv 2206.00927 and 2211.01095. Steps of rising
-// order go in groups, each from the sample at which its group began.
+// DPM-Solver and DPM-Solver++ in their single-step form: Lu et al. 2022, arXiv 2206.00927 and 2211.01095. Steps of
+// rising order go in groups, each from the sample at which its group began.
 #pragma once
 #include "scaffolding/diffusion/schedulers/multistep.h"
 
@@ -24,7 +24,7 @@ struct DPMSolverSinglestepConfig : BetaConfig {
   double lambda_min_clipped = -std::numeric_limits<double>::infinity();
   // learned, learned_range: the model's output has more than three channels. Those of DDPM's configs change nothing.
   std::optional<std::string> variance_type;
-  bool use_dynamic_shifting = false;         // set_timesteps takes mu, whose exponential is the flow_shift
+  bool use_dynamic_shifting = false;  // set_timesteps takes mu, whose exponential is the flow_shift
   std::string time_shift_type = "exponential";
 
   Fields fields();

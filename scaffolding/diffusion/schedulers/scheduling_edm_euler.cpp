@@ -61,8 +61,7 @@ StepOutput EDMEulerScheduler::advance(const Tensor& model_output, double timeste
     const Tensor noise = randn_tensor(model_output.shape(), o.generator, model_output.device(), model_output.dtype());
     sample = sample + noise * o.s_noise * std::sqrt(sigma_hat * sigma_hat - sigma * sigma);
   }
-  if (o.pred_original_sample)
-    check_shape(kName, "pred_original_sample", o.pred_original_sample, input.shape());
+  if (o.pred_original_sample) check_shape(kName, "pred_original_sample", o.pred_original_sample, input.shape());
   const Tensor original =
       o.pred_original_sample ? o.pred_original_sample : config_.original(model_output, sample, sigma_hat);
   const Tensor derivative = (sample - original) / sigma_hat;

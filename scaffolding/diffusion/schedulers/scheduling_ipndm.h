@@ -9,9 +9,7 @@ struct IPNDMConfig {
   int64_t num_train_timesteps = 1000;
   std::optional<std::vector<double>> trained_betas;  // noise levels of the whole run, instead of its sines
 
-  Fields fields() {
-    return {{"num_train_timesteps", &num_train_timesteps}, {"trained_betas", &trained_betas}};
-  }
+  Fields fields() { return {{"num_train_timesteps", &num_train_timesteps}, {"trained_betas", &trained_betas}}; }
 };
 
 class IPNDMScheduler final : public Scheduler {

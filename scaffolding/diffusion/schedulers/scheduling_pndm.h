@@ -30,10 +30,8 @@ class PNDMScheduler final : public AlphaScheduler {
     keep_places(cur_model_output_, places), keep_places(cur_sample_, places);
   }
   std::vector<RunState> run_state() override {
-    return {{"ets", &ets_},
-            {"counter", &counter_},
-            {"cur_model_output", &cur_model_output_},
-            {"cur_sample", &cur_sample_}};
+    return {
+        {"ets", &ets_}, {"counter", &counter_}, {"cur_model_output", &cur_model_output_}, {"cur_sample", &cur_sample_}};
   }
   const std::vector<int64_t>& prk_timesteps() const { return prk_timesteps_; }  // of the Runge-Kutta steps
   void choose_method(std::string method) { method_ = std::move(method); }       // of the next step: prk or plms
@@ -50,7 +48,7 @@ class PNDMScheduler final : public AlphaScheduler {
 
   PNDMConfig config_;
   std::vector<int64_t> prk_timesteps_;
-  std::string method_;  // empty: as the run's place says
+  std::string method_;   // empty: as the run's place says
   int64_t counter_ = 0;  // calls of step in this run
   Tensor cur_model_output_, cur_sample_;
   Tensors ets_;  // model outputs, oldest first, at most four

@@ -257,7 +257,11 @@ def test_a_config_of_ones_own(tmp_path, caplog):
     s.save_pretrained(tmp_path)
     assert (tmp_path / "scheduler_config.json").is_file()
     again = Halving.from_pretrained(tmp_path, share=0.75)
-    assert again.config.share == 0.75 and again.config.num_train_timesteps == 500 and list(again.config.names) == ["a", "b"]
+    assert (
+        again.config.share == 0.75
+        and again.config.num_train_timesteps == 500
+        and list(again.config.names) == ["a", "b"]
+    )
     assert isinstance(s, SchedulerMixin) and isinstance(diffusion.DDIMScheduler(), (ConfigMixin, SchedulerMixin))
     assert issubclass(diffusion.DDIMScheduler, SchedulerMixin)
     assert parameters(Halving.__init__)["share"] == 0.5
@@ -320,7 +324,9 @@ def test_an_overridden_step_is_called_in_a_pipeline(pipe):
     assert not sf.allclose(ours, plain("a square", **CALL).images)
 
 
-@pytest.mark.parametrize("name", ["TCD", "LMSDiscrete", "KDPM2AncestralDiscrete", "DPMSolverSinglestep", "DEISMultistep"])
+@pytest.mark.parametrize(
+    "name", ["TCD", "LMSDiscrete", "KDPM2AncestralDiscrete", "DPMSolverSinglestep", "DEISMultistep"]
+)
 def test_new_samplers_run_in_a_pipeline(pipe, name):
     cls = getattr(diffusion, f"{name}Scheduler")
     images = type(pipe).from_pipe(pipe, scheduler=cls.from_config(pipe.scheduler.config))("a square", **CALL).images

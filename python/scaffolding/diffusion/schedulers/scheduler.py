@@ -29,7 +29,9 @@ class SchedulerMixin:
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, subfolder=None, return_unused_kwargs=False, **kwargs):
         """A scheduler from a folder with scheduler_config.json; keywords override its fields."""
-        return cls.from_config(cls.load_config(pretrained_model_name_or_path, subfolder), return_unused_kwargs, **kwargs)
+        return cls.from_config(
+            cls.load_config(pretrained_model_name_or_path, subfolder), return_unused_kwargs, **kwargs
+        )
 
     def save_pretrained(self, save_directory):
         """Writes scheduler_config.json into the folder, which is made where it is not there."""
