@@ -83,6 +83,7 @@ def test_an_output_is_an_ordered_mapping(name, second):
     assert list(out.keys()) == list(out) == names and len(out.values()) == len(names)
     assert out.to_tuple()[0] is out.prev_sample is out["prev_sample"] is out[0]
     assert isinstance(out, schedulers.SchedulerOutput) and dict(out).keys() == set(names)
+    assert pickle.loads(pickle.dumps(out)).keys() == out.keys()
     s.set_timesteps(4)
     assert len(s.step(x, s.timesteps[0], x, return_dict=False)) == len(names)
 
@@ -316,6 +317,13 @@ def test_a_sampler_of_python_alone_runs_in_a_pipeline(pipe):
     assert not sf.allclose(first, other)
     with pytest.raises(TypeError, match="an object with set_timesteps, step and timesteps"):
         type(pipe).from_pipe(pipe, scheduler=object())("a square", **CALL)
+
+
+def test_a_pipeline_with_a_subclass_is_saved_as_one_with_its_base(pipe, tmp_path):
+    type(pipe).from_pipe(pipe, scheduler=Mine()).save_pretrained(tmp_path)
+    read = type(pipe).from_pretrained(tmp_path).scheduler
+    assert type(read) is diffusion.EulerDiscreteScheduler and read.config.beta_schedule == "scaled_linear"
+    assert Mine.from_pretrained(tmp_path / "scheduler").config.extra == 3
 
 
 def test_an_overridden_step_is_called_in_a_pipeline(pipe):

@@ -68,6 +68,7 @@ class _FlowMatchEuler:
 
 METHODS = {
     "DDIMScheduler": _DDIM,
+    "TCDScheduler": _DDIM,
     "DDPMScheduler": _DDPM,
     "PNDMScheduler": _PNDM,
     "FlowMatchEulerDiscreteScheduler": _FlowMatchEuler,

@@ -43,6 +43,7 @@ class SchedulerMixin:
         return self._get_compatibles()
 
 
+_MODULE = "scaffolding.diffusion.schedulers"
 # Classes of one training, whose configs are each other's.
 _KARRAS = [
     f"{name}Scheduler"
@@ -168,6 +169,10 @@ class NativeScheduler(SchedulerMixin, ConfigMixin):
         else:
             object.__setattr__(self, name, value)
 
+    def _saved_config(self):
+        # of a subclass the class that others know, as its pipeline's model_index.json says
+        return {**super()._saved_config(), "_class_name": self._core_class.__name__}
+
     def __getstate__(self):
         return {k: v for k, v in self.__dict__.items() if k != "_core"}
 
@@ -238,7 +243,7 @@ def native_class(name):
     output = type(
         f"{name}Output",
         (SchedulerOutput,),
-        {"_names": ("prev_sample", second), "__module__": __name__, "__doc__": SchedulerOutput.__doc__},
+        {"_names": ("prev_sample", second), "__module__": _MODULE, "__doc__": SchedulerOutput.__doc__},
     )
     if second == "denoised":
         output.pred_original_sample = property(lambda self: self.denoised)
@@ -254,7 +259,7 @@ def native_class(name):
 
     timesteps = core_class.timestep_parameters()
     members = {
-        "__module__": "scaffolding.diffusion.schedulers",
+        "__module__": _MODULE,
         "__doc__": f"diffusers' {name}. Its arguments are the config's fields: {' '.join(core_class.field_names())}",
         "__init__": _constructor(core_class),
         "_core_class": core_class,
