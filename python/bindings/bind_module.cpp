@@ -2,6 +2,7 @@
 #include "python/bindings/backend/bind_cuda.h"
 #include "python/bindings/core/bind_generator.h"
 #include "python/bindings/core/bind_profiler.h"
+#include "python/bindings/core/bind_signatures.h"
 #include "python/bindings/core/bind_tensor.h"
 #include "python/bindings/diffusion/bind_schedulers.h"
 #include "python/bindings/diffusion/bind_training.h"
@@ -52,6 +53,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_train(m);
   sf::py::bind_profiler(m);
   sf::py::bind_distributed(m);
+  sf::py::bind_signatures(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }

@@ -67,7 +67,14 @@ def every(config, steps=STEPS, **kwargs):
     return [case(config, n, **kwargs) for n in steps]
 
 
-STOCHASTIC = ["DDPMScheduler", "EulerAncestralDiscreteScheduler", "LCMScheduler", "CogVideoXDPMScheduler"]
+STOCHASTIC = [
+    "DDPMScheduler",
+    "EulerAncestralDiscreteScheduler",
+    "LCMScheduler",
+    "CogVideoXDPMScheduler",
+    "TCDScheduler",
+    "KDPM2AncestralDiscreteScheduler",
+]
 
 
 def shared_fields(cls):
@@ -82,8 +89,10 @@ def shared_fields(cls):
                 {"num_train_timesteps": 50, "trained_betas": [round(0.001 * (i + 1), 3) for i in range(50)]}, 10, **seed
             )
         )
+    if "beta_schedule" in has:
         out.append(case({"beta_schedule": "linear", "beta_start": 0.0002, "beta_end": 0.015}, 10, **seed))
-    if "steps_offset" in has and cls != "LCMScheduler":  # whose first timestep it would put past the last of training
+    # whose first timestep it would put past the last of training
+    if "steps_offset" in has and cls not in ("LCMScheduler", "TCDScheduler"):
         out.append(case({**betas, "steps_offset": 2, "timestep_spacing": "leading"}, 10, **seed))
     if "thresholding" in has:
         out.append(
@@ -364,6 +373,94 @@ def lcm():
     return out
 
 
+def tcd():
+    out = every({}, [1, 2, 4, 10], seed=SEED)
+    for c in [{"beta_schedule": "squaredcos_cap_v2"}, {"set_alpha_to_one": False}]:
+        out += every(c, [4], seed=SEED)
+    for p in PREDICTIONS:
+        for eta in (0.0, 0.8):
+            out.append(case({"prediction_type": p}, 6, step={"eta": eta}, seed=SEED))
+    out.append(case({}, None, set_timesteps={"num_inference_steps": 4, "original_inference_steps": 100}, seed=SEED))
+    out.append(case({}, None, set_timesteps={"num_inference_steps": 4, "strength": 0.6}, seed=SEED))
+    out.append(case({}, None, set_timesteps={"timesteps": [999, 759, 499, 259]}, seed=SEED))
+    return out
+
+
+def lms():
+    out = []
+    for c in BETAS:
+        out += every({**c}, [1, 2, 10])
+    for c in grid(prediction_type=PREDICTIONS, timestep_spacing=SPACINGS):
+        out.append(case({**SD, **c, "steps_offset": 1}, 6))
+    out += curves(SD, (6,))
+    out += [case(SD, 6, step={"order": n}) for n in (1, 2, 3)]
+    return out
+
+
+def kdpm2(seed=None):
+    out = []
+    for c in BETAS[:2]:
+        # Of two ancestral steps the first goes down to a square root of what is left of two nearly equal squares.
+        out += every({**c}, [1, 2, 10] if seed is None else [1, 10], seed=seed)
+    for c in grid(prediction_type=["epsilon", "v_prediction"], timestep_spacing=SPACINGS):
+        out.append(case({**SD, **c, "steps_offset": 1}, 5, seed=seed))
+    return out + [case({**SD, curve: True}, 6, seed=seed) for curve in CURVES]
+
+
+def single():
+    out = []
+    for c in BETAS:
+        out += every({**c}, [1, 2, 5, 10])
+    for c in grid(solver_order=[1, 2, 3], solver_type=["midpoint", "heun"]):
+        out.append(case({**SD, **c, "lower_order_final": True}, 6))
+        out.append(case({**SD, **c, "algorithm_type": "dpmsolver", "final_sigmas_type": "sigma_min"}, 6))
+        out.append(case({**SD, **c, "algorithm_type": "sde-dpmsolver++"}, 7, seed=SEED))
+    out += [case({**SD, "prediction_type": p}, 4) for p in PREDICTIONS]
+    out += curves(SD, (6,))
+    out.append(case({**SD, "lambda_min_clipped": -5.1, "beta_schedule": "squaredcos_cap_v2"}, 6))
+    out.append(case({"use_flow_sigmas": True, "prediction_type": "flow_prediction", "flow_shift": 3.0}, 6))
+    out.append(case(SD, None, set_timesteps={"timesteps": [999, 850, 500, 321, 20]}))
+    return out
+
+
+def deis():
+    out = []
+    for c in BETAS:
+        out += every({**c}, [1, 2, 10, 25])
+    for n in (1, 2, 3):
+        out.append(case({**SD, "solver_order": n, "lower_order_final": False}, 6))
+    for c in grid(prediction_type=PREDICTIONS, timestep_spacing=SPACINGS):
+        out.append(case({**SD, **c, "steps_offset": 1, "solver_order": 3}, 5))
+    out += curves(SD, (6,))
+    out += every({"use_flow_sigmas": True, "prediction_type": "flow_prediction", "flow_shift": 3.0}, [2, 6])
+    return out
+
+
+EDM = [{}, {"sigma_schedule": "exponential"}, {"prediction_type": "v_prediction"}, {"rho": 5.0, "sigma_max": 40.0},
+       {"final_sigmas_type": "sigma_min"}, {"sigma_data": 0.8, "sigma_min": 0.01}]  # fmt: skip
+
+
+def edm_euler():
+    out = every({}, [1, 2, 10, 25])
+    out += [case(c, 6) for c in EDM[1:]]
+    out.append(case({}, 6, step={"s_churn": 2.0, "s_noise": 1.1, "s_tmin": 0.2, "s_tmax": 10.0}, seed=SEED))
+    return out
+
+
+def edm_dpm():
+    out = every({}, [1, 2, 10, 25])
+    out += [case({**c, "solver_order": 3}, 6) for c in EDM]
+    for c in grid(solver_order=[1, 2], solver_type=["midpoint", "heun"]):
+        out.append(case(c, 6))
+        out.append(case({**c, "algorithm_type": "sde-dpmsolver++"}, 6, seed=SEED))
+    out.append(case({"euler_at_final": True, "lower_order_final": False, "final_sigmas_type": "sigma_min"}, 6))
+    return out
+
+
+def ipndm():
+    return every({}, [1, 2, 3, 4, 10])
+
+
 def cogvideox(seed=None):
     out = every({}, seed=seed)
     for c in [{"beta_schedule": "linear"}, {"beta_schedule": "squaredcos_cap_v2"}, {"snr_shift_scale": 1.0},
@@ -387,6 +484,15 @@ CASES = {
     "HeunDiscreteScheduler": heun,
     "UniPCMultistepScheduler": unipc,
     "LCMScheduler": lcm,
+    "TCDScheduler": tcd,
+    "LMSDiscreteScheduler": lms,
+    "KDPM2DiscreteScheduler": kdpm2,
+    "KDPM2AncestralDiscreteScheduler": lambda: kdpm2(SEED),
+    "DPMSolverSinglestepScheduler": single,
+    "DEISMultistepScheduler": deis,
+    "EDMEulerScheduler": edm_euler,
+    "EDMDPMSolverMultistepScheduler": edm_dpm,
+    "IPNDMScheduler": ipndm,
     "CogVideoXDDIMScheduler": cogvideox,
     "CogVideoXDPMScheduler": lambda: cogvideox(SEED),
 }
@@ -425,7 +531,7 @@ def run(cls, c):
         "samples": [],
         "original": None,
     }
-    if len(out["timesteps"]) > 12 and cls not in ("PNDMScheduler", "HeunDiscreteScheduler"):
+    if len(out["timesteps"]) > 12 and cls not in ("PNDMScheduler", "HeunDiscreteScheduler") and "KDPM2" not in cls:
         out["timesteps"] = out["timesteps"][::5]
         out["sigmas"] = out["sigmas"] and out["sigmas"][::5]
     channels = 2 if str(c["config"].get("variance_type")).startswith("learned") and cls == "DDPMScheduler" else 1
@@ -438,7 +544,7 @@ def run(cls, c):
             back, original = t, old
         else:
             r = scheduler.step(y, t, sample, **c["step"], **takes_generator)
-            sample, original = r.prev_sample, getattr(r, "pred_original_sample", getattr(r, "denoised", None))
+            sample, original = r.prev_sample, r.to_tuple()[1] if len(r.to_tuple()) > 1 else None
         if i in keep:
             out["samples"].append(numbers(sample))
     out["original"] = numbers(original)
@@ -451,10 +557,11 @@ def noised(cls, config):
     scheduler.set_timesteps(4, **({"mu": 0.8} if config.get("use_dynamic_shifting") else {}))
     x, noise = (torch.randn((2, 1, 2), generator=torch.Generator().manual_seed(s)) for s in (5, 6))
     at = torch.stack([scheduler.timesteps[0], scheduler.timesteps[2]])
-    out = {"config": config, "velocity": None}
-    out["noisy"] = numbers(
-        scheduler.scale_noise(x, at, noise) if cls.startswith("Flow") else scheduler.add_noise(x, noise, at)
-    )
+    out = {"config": config, "velocity": None, "noisy": None}
+    if cls != "IPNDMScheduler":
+        out["noisy"] = numbers(
+            scheduler.scale_noise(x, at, noise) if cls.startswith("Flow") else scheduler.add_noise(x, noise, at)
+        )
     # diffusers' Euler takes the place in the run for a training timestep.
     if hasattr(scheduler, "get_velocity") and cls != "EulerDiscreteScheduler":
         out["velocity"] = numbers(scheduler.get_velocity(x, noise, at))
@@ -504,10 +611,8 @@ def main():
         has = inspect.signature(getattr(diffusers, cls).__init__).parameters
         configs = [{}]
         if "beta_schedule" in has:
-            configs += [
-                {**SD, "steps_offset": 1, "timestep_spacing": "leading"},
-                {"beta_schedule": "squaredcos_cap_v2"},
-            ]
+            leading = {"steps_offset": 1, "timestep_spacing": "leading"} if "timestep_spacing" in has else {}
+            configs += [{**SD, **leading}, {"beta_schedule": "squaredcos_cap_v2"}]
         if "rescale_betas_zero_snr" in has:
             configs.append(
                 {

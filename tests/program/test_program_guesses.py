@@ -125,6 +125,13 @@ def test_what_a_command_has_itself_counts_first(understood):
         ("UniPC", "unipc"),
         ("uni_pc_bh2", "unipc"),
         ("LCM", "lcm"),
+        ("LMS Karras", "lms-karras"),
+        ("k_dpm_2", "dpm2"),
+        ("DPM2 a", "dpm2-a"),
+        ("KDPM2AncestralDiscreteScheduler", "dpm2-a"),
+        ("dpmpp_2s", "dpm++2s"),
+        ("DEIS", "deis"),
+        ("TCDScheduler", "tcd"),
     ],
 )
 def test_samplers_by_the_names_of_others(draw, model, theirs, ours):
@@ -163,9 +170,9 @@ def test_a_schedule_beside_a_sampler(draw, model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--sampler", "LMS Karras"], "--sampler: there is no 'LMS Karras' here; the nearest that is: euler-karras"),
+        (["--sampler", "Restart Karras"], "there is no 'Restart Karras' here; the nearest that is: heun-karras"),
         (["--sampler", "DPM++ SDE"], "there is no 'DPM++ SDE' here; the nearest that is: dpm++2m-sde"),
-        (["--sampler", "k_dpm_2_a"], "the nearest that is: euler-a"),
+        (["--sampler", "res_2s"], "the nearest that is: heun"),
         (["--sampler", "Euler a Karras"], "there is no 'Euler a Karras' here; the nearest that is: euler-a"),
         (["--sampling-method", "dpm++2s_a"], "the nearest that is: euler-a"),
         (["--sampler", "unipcc"], "--sampler: there is no 'unipcc'; did you mean 'unipc'? there are ddim, ddpm"),

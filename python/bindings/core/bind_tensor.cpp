@@ -102,7 +102,8 @@ PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict)
 PyGetSetDef dict_getset{"__dict__", get_dict, PyObject_GenericSetDict, nullptr, nullptr};
 
 const char* const kTensorDoc =
-    "A multi-dimensional array with an optional place on the autograd tape.\n\nMade by scaffolding.tensor, zeros, "
+    "Tensor(*args, **kwargs)\n--\n\nA multi-dimensional array with an optional place on the autograd tape.\n\nMade by "
+    "scaffolding.tensor, zeros, "
     "randn and others.";
 
 PyTypeObject* make_tensor_type() {
@@ -181,9 +182,10 @@ PyObject* size_reduce(PyObject* self, PyObject*) {
 }
 
 PyTypeObject* make_size_type() {
-  static PyMethodDef methods[] = {{"numel", size_numel, METH_NOARGS, "The product of the sizes."},
-                                  {"__reduce__", size_reduce, METH_NOARGS, nullptr},
-                                  {nullptr, nullptr, 0, nullptr}};
+  static PyMethodDef methods[] = {
+      {"numel", size_numel, METH_NOARGS, "numel($self, /)\n--\n\nThe product of the sizes."},
+      {"__reduce__", size_reduce, METH_NOARGS, nullptr},
+      {nullptr, nullptr, 0, nullptr}};
   PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
                          {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                          {Py_tp_str, reinterpret_cast<void*>(size_str)},

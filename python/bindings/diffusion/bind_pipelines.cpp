@@ -275,8 +275,7 @@ nb::tuple component_row(nb::handle o) {
   if (is_module(o.ptr()))
     if (auto* model = dynamic_cast<models::Model*>(reinterpret_cast<PyModule*>(o.ptr())->module))
       return nb::make_tuple(model->library(), model->type());
-  Scheduler* scheduler = nullptr;
-  if (nb::try_cast(o, scheduler) && scheduler) return nb::make_tuple("diffusers", scheduler->name());
+  if (Scheduler* scheduler = native_scheduler(o)) return nb::make_tuple("diffusers", scheduler->name());
   const tokenizers::Tokenizer* tokenizer = nullptr;
   if (nb::hasattr(o, "_core") && nb::try_cast(nb::object(o.attr("_core")), tokenizer) && tokenizer)
     return nb::make_tuple("transformers", tokenizer->class_name());

@@ -1,5 +1,6 @@
 // diffusion's schedulers and helpers. A class's constructor, set_timesteps and step take the arguments that the C++
-// class lists: nothing is bound by hand for a new scheduler but its line below.
+// class lists: nothing is bound by hand for a new scheduler but its line below. The classes that users see, with
+// signatures and configs, are made over these by scaffolding/diffusion/schedulers/scheduler.py.
 #include "python/bindings/diffusion/bind_schedulers.h"
 
 #include <nanobind/stl/optional.h>
@@ -27,34 +28,22 @@ template <class S> std::vector<std::string> field_names() {
   return names;
 }
 
-// Keywords are fields; _config is a dict that may have others, which are kept.
-template <class S> void construct(S* self, const nb::args& args, const nb::kwargs& kwargs) {
-  nb::dict dict;
-  bool whole = kwargs.contains("_config");
-  if (whole) {
-    dict = nb::cast<nb::dict>(kwargs["_config"]);
-  } else {
-    auto names = field_names<S>();
-    if (args.size() > names.size())
-      fail<TypeError>(S::kName, ": takes at most ", names.size(), " arguments, got ", args.size());
-    for (size_t i = 0; i < args.size(); ++i) dict[names[i].c_str()] = args[i];
-    for (auto [key, value] : kwargs) {
-      if (dict.contains(key)) fail<TypeError>(S::kName, ": got several values for '", nb::cast<std::string>(key), "'");
-      dict[key] = value;
-    }
-  }
+template <class S> nb::dict defaults() {
+  typename S::Config config;
+  return nb::cast<nb::dict>(to_python(write_fields(config.fields())));
+}
+
+// given: fields of the config.
+template <class S> void construct(S* self, nb::dict given) {
   std::shared_ptr<Scheduler> solver_p;  // the one field that is an object
-  if (std::is_same_v<S, UniPCMultistepScheduler> && dict.contains("solver_p") &&
-      nb::isinstance<Scheduler>(dict["solver_p"])) {
-    solver_p = nb::cast<std::shared_ptr<Scheduler>>(dict["solver_p"]);
-    dict["solver_p"] = nb::none();
+  nb::dict plain;                       // arrays as lists
+  for (auto [key, value] : given) {
+    const bool solver = std::is_same_v<S, UniPCMultistepScheduler> && nb::isinstance<Scheduler>(value);
+    if (solver && nb::cast<std::string>(key) == "solver_p") solver_p = nb::cast<std::shared_ptr<Scheduler>>(value);
+    else plain[key] = nb::hasattr(value, "tolist") ? value.attr("tolist")() : nb::borrow(value);
   }
-  nb::dict plain;  // arrays as lists
-  for (auto [key, value] : dict) plain[key] = nb::hasattr(value, "tolist") ? value.attr("tolist")() : nb::borrow(value);
   typename S::Config config;
   ConfigRest rest = read_fields(S::kName, config.fields(), from_python(plain));
-  if (!whole && !rest.unknown.items().empty())
-    fail<TypeError>(S::kName, ": unexpected keyword argument '", rest.unknown.items()[0].text(), "'");
   new (self) S(std::move(config));
   if constexpr (std::is_same_v<S, UniPCMultistepScheduler>) self->set_solver_p(std::move(solver_p));
   self->set_config_rest(std::move(rest));
@@ -74,7 +63,8 @@ void set_timesteps(Scheduler& s, const nb::args& args, const nb::kwargs& kwargs)
   s.set_timesteps(o);
 }
 
-nb::object step(Scheduler& s, const nb::args& args, const nb::kwargs& kwargs) {
+// (prev_sample, pred_original_sample or None)
+nb::tuple step(Scheduler& s, const nb::args& args, const nb::kwargs& kwargs) {
   std::string function = std::string(s.name()) + ".step";
   NamedArguments a(function, split(s.step_parameters()), args, kwargs);
   StepOptions o;
@@ -86,15 +76,15 @@ nb::object step(Scheduler& s, const nb::args& args, const nb::kwargs& kwargs) {
   o.s_tmin = a.number("s_tmin", o.s_tmin);
   o.s_tmax = a.number("s_tmax", o.s_tmax);
   o.s_noise = a.number("s_noise", o.s_noise);
+  o.order = a.integer("order").value_or(o.order);
+  o.pred_original_sample = a.tensor("pred_original_sample");
   o.per_token_timesteps = a.tensor("per_token_timesteps");
   o.old_pred_original_sample = a.tensor("old_pred_original_sample");
   if (a.get("timestep_back").is_valid()) o.timestep_back = a.number("timestep_back", 0);
   nb::handle timestep = a.get("timestep");
   if (!timestep.is_valid()) fail<TypeError>(function, ": needs a timestep");
   StepOutput out = s.step(a.tensor("model_output"), a.number_of("timestep", timestep), a.tensor("sample"), o);
-  if (a.boolean("return_dict", s.returns_dict())) return nb::cast(std::move(out));
-  if (out.pred_original_sample) return nb::make_tuple(out.prev_sample, out.pred_original_sample);
-  return nb::make_tuple(out.prev_sample);
+  return nb::make_tuple(out.prev_sample, out.pred_original_sample);
 }
 
 Tensor scale_model_input(Scheduler& s, const Tensor& sample, nb::handle timestep) {
@@ -105,32 +95,51 @@ Tensor scale_model_input(Scheduler& s, const Tensor& sample, nb::handle timestep
 }
 
 template <class S> nb::class_<S, Scheduler> bind_class(nb::module_& m) {
-  std::string doc = "diffusers' " + std::string(S::kName) + ". Its arguments are the config's fields:";
-  for (auto& f : field_names<S>()) doc += " " + f;
-  return nb::class_<S, Scheduler>(m, S::kName, doc.c_str())
-      .def("__init__", &construct<S>)
-      .def_static("_field_names", &field_names<S>)
-      .def_prop_ro_static("config_name", [](nb::handle) { return "scheduler_config.json"; });
+  return nb::class_<S, Scheduler>(m, S::kName)
+      .def("__init__", &construct<S>, nb::arg("given") = nb::dict())
+      .def_static("field_names", &field_names<S>)
+      .def_static("defaults", &defaults<S>)
+      .def_static("step_parameters", [] { return split(S().step_parameters()); })
+      .def_static("timestep_parameters", [] { return split(S().timestep_parameters()); });
 }
 
-void bind_output(nb::module_& m) {
-  auto entries = [](const StepOutput& o) {
-    return o.pred_original_sample ? nb::make_tuple(o.prev_sample, o.pred_original_sample)
-                                  : nb::make_tuple(o.prev_sample);
+Tensor table(const auto& values) {
+  return values.empty() ? Tensor() : tensor(values, {int64_t(values.size())}, kFloat32);
+}
+
+RunState state_named(Scheduler& s, const std::string& name) {
+  for (auto& state : s.run_state())
+    if (name == state.name) return state;
+  fail(s.name(), ": has no '", name, "'");
+}
+
+nb::object state(Scheduler& s, const std::string& name) {
+  return std::visit([](auto* place) { return nb::cast(*place); }, state_named(s, name).place);
+}
+
+void set_state(Scheduler& s, const std::string& name, nb::handle value) {
+  const RunState state = state_named(s, name);
+  auto wrong = [&](const char* wanted) { wrong_argument(s.name(), name, wanted, value.ptr()); };
+  auto read = [&](nb::handle o) {
+    if (!o.is_none() && !is_tensor(o.ptr())) wrong("a tensor or None");
+    return o.is_none() ? Tensor() : tensor_of(o.ptr());
   };
-  nb::class_<StepOutput>(m, "SchedulerOutput", "What a step gives; also a tuple of its entries.")
-      .def_ro("prev_sample", &StepOutput::prev_sample, "The sample, one step less noisy.")
-      .def_ro("pred_original_sample", &StepOutput::pred_original_sample,
-              "The sample without noise, as predicted from here; None where the class gives none.")
-      .def_ro("denoised", &StepOutput::pred_original_sample, "LCMScheduler's name of pred_original_sample.")
-      .def("to_tuple", entries)
-      .def("__getitem__",
-           [entries](const StepOutput& o, nb::handle key) -> nb::object {
-             if (PyUnicode_Check(key.ptr())) return nb::getattr(nb::find(o), key);
-             return steal(PyObject_GetItem(entries(o).ptr(), key.ptr()));
-           })
-      .def("__iter__", [entries](const StepOutput& o) { return nb::iter(entries(o)); })
-      .def("__len__", [entries](const StepOutput& o) { return entries(o).size(); });
+  if (auto* number = std::get_if<int64_t*>(&state.place)) {
+    int64_t n = 0;
+    if (!to_int(value.ptr(), n)) wrong("an integer");
+    SF_CHECK(n >= 0 && (!state.entries || n <= int64_t(state.entries)), s.name(), ": ", name, " must be from 0",
+             state.entries ? " to " + std::to_string(state.entries) : std::string(), ", got ", n);
+    **number = n;
+  } else if (auto* one = std::get_if<Tensor*>(&state.place)) {
+    **one = read(value);
+  } else {
+    if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) wrong("a list of tensors");
+    Tensors all;
+    for (nb::handle o : value) all.push_back(read(o));
+    SF_CHECK(!state.entries || all.size() == state.entries, s.name(), ": ", name, " must have ", state.entries,
+             " entries, got ", all.size());
+    *std::get<Tensors*>(state.place) = std::move(all);
+  }
 }
 
 }  // namespace
@@ -138,73 +147,71 @@ void bind_output(nb::module_& m) {
 void bind_schedulers(nb::module_& core) {
   nb::module_ m = core.def_submodule("_diffusion");
   m.attr("__name__") = "scaffolding.diffusion.schedulers";
-  bind_output(m);
-  nb::class_<Scheduler>(m, "SchedulerMixin", "What every scheduler has: see scaffolding.diffusion.schedulers.")
-      .def("set_timesteps", &set_timesteps,
-           "set_timesteps(num_inference_steps, device=None, ...): makes the schedule of a run, with the arguments of "
-           "diffusers' class.\n"
-           "ValueError for no steps, or more than num_train_timesteps.")
-      .def("step", &step,
-           "step(model_output, timestep, sample, ..., return_dict=True): the sample with one step's noise less, as a "
-           "SchedulerOutput or a\n"
-           "tuple, with the arguments of diffusers' class. model_output, sample: [B, C, ...]. RuntimeError before "
-           "set_timesteps.")
-      .def("scale_model_input", &scale_model_input, nb::arg("sample"), nb::arg("timestep") = nb::none(),
-           "The sample as the model is trained on it.")
-      .def("add_noise", &Scheduler::add_noise, nb::arg("original_samples"), nb::arg("noise"), nb::arg("timesteps"),
-           "original_samples[B, ...] with the noise of timesteps[B].")
-      .def("get_velocity", &Scheduler::get_velocity, nb::arg("sample"), nb::arg("noise"), nb::arg("timesteps"),
-           "What a model with prediction_type v_prediction is trained on, for timesteps[B].")
-      .def("set_begin_index", &Scheduler::set_begin_index, nb::arg("begin_index") = 0,
-           "Where in the schedule a run begins.")
+  nb::class_<Scheduler>(m, "Scheduler", "C++'s part of scaffolding.diffusion.schedulers.")
+      .def("set_timesteps", &set_timesteps)
+      .def("step", &step)
+      .def("scale_model_input", &scale_model_input, nb::arg("sample"), nb::arg("timestep").none())
+      .def("add_noise", &Scheduler::add_noise, nb::arg("original_samples"), nb::arg("noise"), nb::arg("timesteps"))
+      .def("get_velocity", &Scheduler::get_velocity, nb::arg("sample"), nb::arg("noise"), nb::arg("timesteps"))
+      .def("set_begin_index", &Scheduler::set_begin_index, nb::arg("begin_index"))
+      .def("reset_begin_index", &Scheduler::reset_begin_index, nb::arg("begin_index").none())
+      .def("set_step_index", &Scheduler::set_step_index, nb::arg("step_index").none())
+      .def("set_num_inference_steps", &Scheduler::set_num_inference_steps, nb::arg("num_inference_steps").none())
+      .def("take_timesteps", &Scheduler::take_timesteps, nb::arg("timesteps"))
+      .def("take_sigmas", &Scheduler::take_sigmas, nb::arg("sigmas"))
       .def_prop_ro("begin_index", &Scheduler::begin_index)
       .def_prop_ro("step_index", &Scheduler::step_index)
       .def_prop_ro("timesteps", &Scheduler::timesteps)
       .def_prop_ro("sigmas", &Scheduler::sigmas)
       .def_prop_ro("num_inference_steps", &Scheduler::num_inference_steps)
+      .def_prop_ro("num_train_timesteps", &Scheduler::num_train_timesteps)
       .def_prop_ro("order", &Scheduler::order)
       .def_prop_ro("init_noise_sigma", &Scheduler::init_noise_sigma)
-      .def_prop_ro("alphas_cumprod",
-                   [](const Scheduler& s) {
-                     auto& a = s.alphas_cumprod();
-                     return a.empty() ? Tensor() : tensor(a, {int64_t(a.size())}, kFloat32);
-                   })
-      .def("__len__", &Scheduler::num_train_timesteps)
-      .def("_config", [](Scheduler& s) { return to_python(s.config()); })
-      .def("_unknown", [](const Scheduler& s) { return to_python(s.config_rest().unknown); })
-      .def("_step_parameters", [](const Scheduler& s) { return split(s.step_parameters()); })
-      .def("_timestep_parameters", [](const Scheduler& s) { return split(s.timestep_parameters()); })
-      .def(
-          "to_json_string", [](Scheduler& s) { return io::format_config(s.saved_config()); },
-          "The config as save_config writes it.")
-      .def(
-          "save_config",
-          [](Scheduler& s, nb::handle folder) { save_scheduler(s, nb::cast<std::string>(nb::str(folder))); },
-          nb::arg("save_directory"),
-          "Writes scheduler_config.json into the folder, which is made where it is not there.");
+      .def_prop_ro("betas", [](const Scheduler& s) { return table(s.betas()); })
+      .def_prop_ro("alphas", [](const Scheduler& s) { return table(s.alphas()); })
+      .def_prop_ro("alphas_cumprod", [](const Scheduler& s) { return table(s.alphas_cumprod()); })
+      .def_prop_ro(
+          "final_alpha_cumprod",
+          [](const Scheduler& s) { return s.final_alpha() ? scalar_tensor(*s.final_alpha(), kFloat32) : Tensor(); })
+      .def("state_names",
+           [](Scheduler& s) {
+             std::vector<std::string> names;
+             for (auto& state : s.run_state()) names.push_back(state.name);
+             return names;
+           })
+      .def("state", &state)
+      .def("set_state", &set_state)
+      .def("config", [](Scheduler& s) { return to_python(s.config()); });
   bind_class<DDIMScheduler>(m);
   bind_class<DDPMScheduler>(m);
   bind_class<EulerDiscreteScheduler>(m);
   bind_class<EulerAncestralDiscreteScheduler>(m);
   bind_class<DPMSolverMultistepScheduler>(m);
-  bind_class<PNDMScheduler>(m);
+  bind_class<PNDMScheduler>(m)
+      .def("choose_method", &PNDMScheduler::choose_method)
+      .def_prop_ro("prk_timesteps", &PNDMScheduler::prk_timesteps);
   bind_class<HeunDiscreteScheduler>(m);
   bind_class<UniPCMultistepScheduler>(m);
   bind_class<LCMScheduler>(m);
+  bind_class<DPMSolverSinglestepScheduler>(m);
+  bind_class<DEISMultistepScheduler>(m);
+  bind_class<LMSDiscreteScheduler>(m);
+  bind_class<KDPM2DiscreteScheduler>(m);
+  bind_class<KDPM2AncestralDiscreteScheduler>(m);
+  bind_class<TCDScheduler>(m);
+  bind_class<EDMEulerScheduler>(m);
+  bind_class<EDMDPMSolverMultistepScheduler>(m);
+  bind_class<IPNDMScheduler>(m);
   bind_class<CogVideoXDDIMScheduler>(m);
   bind_class<CogVideoXDPMScheduler>(m);
   bind_class<FlowMatchEulerDiscreteScheduler>(m)
-      .def(
-          "scale_noise",
-          [](FlowMatchEulerDiscreteScheduler& s, const Tensor& sample, const Tensor& timestep, const Tensor& noise) {
-            return s.add_noise(sample, noise, timestep);
-          },
-          nb::arg("sample"), nb::arg("timestep"), nb::arg("noise"),
-          "sigma * noise + (1 - sigma) * sample, at a timestep of the schedule for each sample.")
-      .def("set_shift", &FlowMatchEulerDiscreteScheduler::set_shift, nb::arg("shift"), "The shift of runs to come.")
+      .def("set_shift", &FlowMatchEulerDiscreteScheduler::set_shift, nb::arg("shift"))
       .def_prop_ro("shift", &FlowMatchEulerDiscreteScheduler::shift);
   m.def("scheduler_names", &scheduler_names);
   m.def("read_config_file", [](const std::string& path) { return to_python(io::read_config_file(path)); });
+  m.def("format_config", [](nb::handle config) { return io::format_config(from_python(config)); });
+  m.def("write_config_file",
+        [](nb::handle config, const std::string& path) { io::write_config_file(from_python(config), path); });
   m.def(
       "get_beta_schedule",
       [](const std::string& schedule, int64_t n, double start, double end) {

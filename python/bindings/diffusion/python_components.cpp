@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/bindings/core/bind_generator.h"
+#include "python/bindings/core/named_arguments.h"
 #include "python/bindings/core/py_callable.h"
 #include "python/bindings/diffusion/bind_schedulers.h"
 #include "python/bindings/io/bind_object.h"
@@ -176,38 +177,52 @@ class PythonTextEncoder final : public PythonPart<TextEncoder> {
   }
 };
 
-// A scheduler of which Python overrides something: a subclass of a C++ one, called by its methods.
-// It keeps the run's place itself.
+// The names of a Python function's parameters, as C++ lists them.
+std::string parameters_of(nb::handle function) {
+  std::string out;
+  nb::object parameters = nb::module_::import_("inspect").attr("signature")(function).attr("parameters");
+  for (nb::handle name : parameters) out += (out.empty() ? "" : ", ") + nb::cast<std::string>(name);
+  return out;
+}
+
+// A scheduler whose methods Python has: a class of its own, or a subclass of a C++ one. It keeps the run's place
+// itself.
 class PythonScheduler final : public Scheduler {
  public:
-  PythonScheduler(nb::handle object, Scheduler& native)
-      : object_(object), native_(native), name_(Py_TYPE(object.ptr())->tp_name) {
-    num_train_timesteps_ = native.num_train_timesteps();
+  PythonScheduler(nb::handle object, Scheduler* native)
+      : object_(object),
+        native_(native),
+        name_(Py_TYPE(object.ptr())->tp_name),
+        step_parameters_(parameters_of(object.attr("step"))),
+        timestep_parameters_(parameters_of(object.attr("set_timesteps"))) {
+    constexpr int64_t kUsual = 1000;
+    num_train_timesteps_ = native ? native->num_train_timesteps() : kUsual;
+    nb::object config = nb::getattr(object, "config", nb::none());
+    nb::object n = nb::getattr(config, "num_train_timesteps", nb::none());
+    if (!native && PyLong_Check(n.ptr())) num_train_timesteps_ = nb::cast<int64_t>(n);
   }
-  static bool overrides(nb::handle object) {
-    nb::handle base = nb::type<Scheduler>();
-    for (auto* method : {"step", "set_timesteps", "scale_model_input", "add_noise", "set_begin_index", "timesteps",
-                         "order", "init_noise_sigma"}) {
-      nb::str name(method);
-      if (_PyType_Lookup(Py_TYPE(object.ptr()), name.ptr()) !=
-          _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base.ptr()), name.ptr()))
-        return true;
-    }
-    return false;
-  }
-
   const char* name() const override { return name_.c_str(); }
-  Fields fields() override { return native_.fields(); }
-  std::string_view timestep_parameters() const override { return native_.timestep_parameters(); }
-  std::string_view step_parameters() const override { return native_.step_parameters(); }
-  int64_t order() const override { return with<int64_t>("order"); }
-  double init_noise_sigma() const override { return with<double>("init_noise_sigma"); }
+  Fields fields() override { return native_ ? native_->fields() : Fields(); }
+  std::string_view timestep_parameters() const override { return timestep_parameters_; }
+  std::string_view step_parameters() const override { return step_parameters_; }
+  int64_t order() const override {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<int64_t>(nb::getattr(get(), "order", nb::int_(1)));
+  }
+  double init_noise_sigma() const override {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<double>(nb::float_(nb::getattr(get(), "init_noise_sigma", nb::float_(1.0))));
+  }
   Tensor scale_model_input(const Tensor& sample, double timestep) override {
     nb::gil_scoped_acquire gil;
     begin();
+    if (!nb::hasattr(get(), "scale_model_input")) return sample;
     return nb::cast<Tensor>(get().attr("scale_model_input")(sample, at(timestep)));
   }
-  void keep_samples(const Tensor& places) override { native_.keep_samples(places); }
+  void keep_samples(const Tensor& places) override {
+    SF_CHECK_AS(NotSupported, native_, name(), ": samples cannot leave a run of a sampler that only Python knows");
+    native_->keep_samples(places);
+  }
   Tensor add_noise(const Tensor& samples, const Tensor& noise, const Tensor& timesteps) override {
     nb::gil_scoped_acquire gil;
     begin();
@@ -219,7 +234,7 @@ class PythonScheduler final : public Scheduler {
   void make_schedule(const TimestepOptions& o, int64_t) override {
     nb::gil_scoped_acquire gil;
     nb::dict keywords;
-    keywords["device"] = steal(device_object(o.device));
+    if (takes(timestep_parameters_, "device")) keywords["device"] = steal(device_object(o.device));
     if (o.timesteps) keywords["timesteps"] = *o.timesteps;
     else if (o.sigmas) keywords["sigmas"] = *o.sigmas;
     else keywords["num_inference_steps"] = o.num_inference_steps.value();
@@ -232,9 +247,10 @@ class PythonScheduler final : public Scheduler {
     nb::gil_scoped_acquire gil;
     begin();
     nb::dict keywords;
-    if (o.eta != 0) keywords["eta"] = o.eta;
-    if (o.generator.size() == 1) keywords["generator"] = wrap_generator(o.generator[0]);
-    if (o.generator.size() > 1) {
+    const bool draws = takes(step_parameters_, "generator");
+    if (o.eta != 0 && takes(step_parameters_, "eta")) keywords["eta"] = o.eta;
+    if (draws && o.generator.size() == 1) keywords["generator"] = wrap_generator(o.generator[0]);
+    if (draws && o.generator.size() > 1) {
       nb::list all;
       for (auto& g : o.generator) all.append(wrap_generator(g));
       keywords["generator"] = all;
@@ -245,28 +261,30 @@ class PythonScheduler final : public Scheduler {
 
  private:
   nb::handle get() const { return object_.get(); }
-  template <class T> T with(const char* attribute) const {
-    nb::gil_scoped_acquire gil;
-    return nb::cast<T>(get().attr(attribute));
+  static bool takes(const std::string& parameters, const char* name) {
+    const auto names = split(parameters);
+    return std::find(names.begin(), names.end(), name) != names.end() ||
+           std::find(names.begin(), names.end(), "kwargs") != names.end();
   }
   // The timestep as the model gets it: 0-d, of the schedule's dtype.
   Tensor at(double timestep) const { return scalar_tensor(timestep, timesteps().dtype()); }
   void begin() {
-    if (!begun_ && begin_index()) get().attr("set_begin_index")(*begin_index());
+    if (!begun_ && begin_index() && nb::hasattr(get(), "set_begin_index"))
+      get().attr("set_begin_index")(*begin_index());
     begun_ = true;
   }
   Held object_;
-  Scheduler& native_;
-  std::string name_;
+  Scheduler* native_;  // null where no class of C++ is below
+  std::string name_, step_parameters_, timestep_parameters_;
   bool begun_ = false;
 };
 
 std::shared_ptr<Scheduler> scheduler_of(nb::handle o, const std::string& name) {
-  Scheduler* native = nullptr;
-  if (!nb::try_cast(o, native) || !native)
-    wrong_argument("pipeline", name, "a scheduler of scaffolding.diffusion", o.ptr());
-  if (PythonScheduler::overrides(o)) return std::make_shared<PythonScheduler>(o, *native);
-  return {native, [held = Held(o)](Scheduler*) {}};
+  Scheduler* native = native_scheduler(o);
+  if (native && !nb::cast<bool>(o.attr("_overridden")())) return {native, [held = Held(o)](Scheduler*) {}};
+  if (!nb::hasattr(o, "step") || !nb::hasattr(o, "set_timesteps"))
+    wrong_argument("pipeline", name, "a scheduler: an object with set_timesteps, step and timesteps", o.ptr());
+  return std::make_shared<PythonScheduler>(o, native);
 }
 
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(nb::handle o, const std::string& name) {
@@ -292,6 +310,11 @@ std::shared_ptr<models::Model> native_model(nb::handle o, std::initializer_list<
 }
 
 }  // namespace
+
+Scheduler* native_scheduler(nb::handle o) {
+  Scheduler* native = nullptr;
+  return nb::hasattr(o, "_core") && nb::try_cast(nb::object(o.attr("_core")), native) ? native : nullptr;
+}
 
 std::unique_ptr<DiffusionPipeline> pipeline_of(const std::string& class_name, nb::dict parts) {
   const PipelineEntry& entry = pipeline_entry(class_name);

@@ -13,4 +13,7 @@ namespace sf::py {
 // "savings", and "make_room": a callable, of a memory plan. TypeError for a component of another kind.
 std::unique_ptr<diffusion::DiffusionPipeline> pipeline_of(const std::string& class_name, nb::dict parts);
 
+// The scheduler of C++ in a Python one's `_core`, which keeps it alive; null for what has none.
+diffusion::Scheduler* native_scheduler(nb::handle o);
+
 }  // namespace sf::py

@@ -359,7 +359,8 @@ PyGetSetDef getset[] = {
 PyMethodDef methods[] = {{nullptr, nullptr, 0, nullptr}};
 
 const char* const kDoc =
-    "A piece of a network: tensors to train (Parameter), tensors that are state (Buffer) and other modules, by "
+    "Module()\n--\n\nA piece of a network: tensors to train (Parameter), tensors that are state (Buffer) and other "
+    "modules, by "
     "attribute name.\n\n"
     "Subclasses call super().__init__(), assign members and define forward(); calling the module runs forward and its "
     "hooks.";

@@ -1,7 +1,7 @@
 """Diffusion models: schedulers, guidance and their helpers, under diffusers' names."""
 
 from . import schedulers
-from .configuration import FrozenDict
+from .configuration import ConfigMixin, FrozenDict, register_to_config
 from .guidance import classifier_free_guidance, get_beta_schedule, randn_tensor, rescale_noise_cfg, slerp
 from .schedulers import *  # noqa: F403
 from .training import TrainingBatch, compute_snr, diffusion_loss, training_batch

@@ -3,6 +3,7 @@ scripts.
 """
 
 from .._core import Tensor, _diffusion
+from .schedulers.scheduler import core_of
 
 TrainingBatch = _diffusion.TrainingBatch
 
@@ -32,7 +33,7 @@ def training_batch(scheduler, latents, noise=None, timesteps=None, generator=Non
     with.
     """
     given = {k: v for k, v in options.items() if v is not None}
-    return _diffusion.training_batch(scheduler, latents, given, noise, timesteps, generator)
+    return _diffusion.training_batch(core_of("training_batch", scheduler), latents, given, noise, timesteps, generator)
 
 
 def diffusion_loss(
@@ -103,4 +104,4 @@ def compute_snr(noise_scheduler, timesteps):
     """The signal-to-noise ratio at timesteps[...] of a scheduler with alphas_cumprod:
     alphas_cumprod / (1 - alphas_cumprod), float32.
     """
-    return _diffusion.compute_snr(noise_scheduler, timesteps)
+    return _diffusion.compute_snr(core_of("compute_snr", noise_scheduler), timesteps)

@@ -46,9 +46,24 @@ def device_argument(who, device, device_map):
     return device_map
 
 
+class _FieldsSignature:
+    """inspect.signature of a class of models: the fields of its config, whose defaults C++ knows."""
+
+    def __get__(self, model, cls):
+        if model is not None or cls.__init__ is not ModelMixin.__init__ or not cls._class_name:
+            return None
+        import inspect
+
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature(
+            [inspect.Parameter(n, kind, default=...) for n in _models.field_names(cls._class_name)]
+        )
+
+
 class ModelMixin(PeftAdapterMixin, OffloadingMixin):
     """A model: made from the fields of its config by keyword, `from_config` or `from_pretrained`."""
 
+    __signature__ = _FieldsSignature()
     _class_name = ""  # of the C++ class
     config_name = "config.json"
 

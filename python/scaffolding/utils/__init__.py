@@ -2,3 +2,4 @@
 
 from . import checkpoint, data, tensorboard
 from .export import export_to_gif, export_to_video
+from .pictures import load_image, make_image_grid

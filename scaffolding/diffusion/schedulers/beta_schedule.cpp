@@ -66,9 +66,8 @@ void check_betas(const char* who, const BetaConfig& c) {
   for (auto [name, beta] : {std::pair{"beta_start", c.beta_start}, {"beta_end", c.beta_end}})
     SF_CHECK(beta >= 0 && beta < 1, who, ": ", name, " must be at least 0 and below 1, got ", beta);
   if (!c.trained_betas) return;
-  SF_CHECK(int64_t(c.trained_betas->size()) == c.num_train_timesteps, who,
-           ": trained_betas must have num_train_timesteps=", c.num_train_timesteps, " numbers, got ",
-           c.trained_betas->size());
+  SF_CHECK(!c.trained_betas->empty() && int64_t(c.trained_betas->size()) <= kMostTimesteps, who,
+           ": trained_betas must have from 1 to ", kMostTimesteps, " numbers, got ", c.trained_betas->size());
   for (double beta : *c.trained_betas)
     SF_CHECK(beta >= 0 && beta <= 1, who, ": trained_betas must be from 0 to 1, got ", beta);
 }

@@ -13,7 +13,9 @@ struct BetaConfig {
   double beta_start = 0.0001;
   double beta_end = 0.02;
   std::string beta_schedule = "linear";
-  std::optional<std::vector<double>> trained_betas;  // instead of the four above's schedule
+  // Instead of the schedule of the three above, of any length: timesteps from num_train_timesteps that lie beyond them
+  // have the last one's noise where noise levels are interpolated, and are refused elsewhere.
+  std::optional<std::vector<double>> trained_betas;
 
   Fields fields();
 };

@@ -55,11 +55,14 @@ void CogVideoXScheduler::set_up_shifted(const char* who) {
          linspace(std::sqrt(config_.beta_start), std::sqrt(config_.beta_end), config_.num_train_timesteps, kFloat64)
              .to_vector())
       alphas.push_back(product *= 1 - root * root);
-    set_alphas(shifted(alphas, config_.snr_shift_scale, config_.rescale_betas_zero_snr), config_.set_alpha_to_one);
+    betas_ = betas_of(who, config_);
+    set_alphas(config_.num_train_timesteps, shifted(alphas, config_.snr_shift_scale, config_.rescale_betas_zero_snr),
+               config_.set_alpha_to_one);
   } else {
-    set_alphas(
-        shifted(alphas_cumprod_of(betas_of(who, config_)), config_.snr_shift_scale, config_.rescale_betas_zero_snr),
-        config_.set_alpha_to_one);
+    betas_ = betas_of(who, config_);
+    set_alphas(config_.num_train_timesteps,
+               shifted(alphas_cumprod_of(betas_), config_.snr_shift_scale, config_.rescale_betas_zero_snr),
+               config_.set_alpha_to_one);
   }
 }
 

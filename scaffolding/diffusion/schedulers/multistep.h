@@ -16,6 +16,9 @@ class MultistepScheduler : public SigmaScheduler {
  public:
   Tensor add_noise(const Tensor& original_samples, const Tensor& noise, const Tensor& timesteps) override;
   void keep_samples(const Tensor& places) override;
+  std::vector<RunState> run_state() override {
+    return {{"model_outputs", &history_, history_.size()}, {"lower_order_nums", &lower_order_nums_, history_.size()}};
+  }
 
  protected:
   // sample = alpha * signal + sigma * noise, and lambda = log(alpha / sigma), in float32 as diffusers has them.
@@ -31,14 +34,55 @@ class MultistepScheduler : public SigmaScheduler {
   // The original that a model's output says at this step. flow_prediction, of sample = (1 - sigma) * original + sigma *
   // noise, says their difference.
   Tensor original_of(const std::string& prediction_type, const Tensor& model_output, const Tensor& sample) const;
+  // The noisiest timestep plus one whose lambda is at least this.
+  int64_t clipped_end(double lambda_min_clipped) const;
+  // The noise levels of `timesteps`, or of a curve or of flow matching, which then replace the timesteps; and the least
+  // of the training's.
+  std::pair<std::vector<double>, float> dpm_levels(SigmaCurve curve, bool rounded, bool flow, double shift, int64_t n,
+                                                   std::vector<double>& timesteps) const;
+  // What DPM-Solver's updates are made of: the original for algorithm_type=*++, else epsilon.
+  template <class Config> Tensor dpm_converted(const Config& config, const Tensor& output, const Tensor& sample) const {
+    // A model that also predicts a variance has it in the channels after the sample's.
+    Tensor model_output = output.shape() == sample.shape() ? output : output.narrow(1, 0, sample.size(1));
+    auto limited = [&](const Tensor& original) {
+      return config.thresholding
+                 ? threshold_sample(original, config.dynamic_thresholding_ratio, config.sample_max_value)
+                 : original;
+    };
+    if (config.algorithm_type.ends_with("++"))
+      return limited(original_of(config.prediction_type, model_output, sample));
+    Level at = level_at(*step_index_);
+    Tensor epsilon = predicted_epsilon(config.prediction_type, model_output, sample, at.alpha, at.sigma);
+    if (!config.thresholding) return epsilon;
+    Tensor original = predicted_original("epsilon", epsilon, sample, at.alpha, at.sigma);
+    return predicted_epsilon("sample", limited(original), sample, at.alpha, at.sigma);
+  }
+  // A step from noise level s to t, over h of lambda: x = a * sample + c0 * D0 + c1 * D1 + c2 * D2 + n * noise, with D1
+  // and D2 differences of model outputs. heun: c1 by Heun's form, which the third order extends.
+  struct DPMStep {
+    float a = 0, c0 = 0, c1 = 0, c2 = 0, n = 0;
+    Tensor operator()(const Tensor& sample, const Tensor& D0, const Tensor& D1, const Tensor& D2,
+                      const Tensor& noise) const;
+  };
+  static DPMStep dpm_step(const std::string& algorithm, bool heun, const Level& t, const Level& s, float h);
+  // One of the multistep solver, from what is remembered.
+  Tensor dpm_multistep(const std::string& algorithm, const std::string& solver_type, int64_t order,
+                       const Tensor& sample, const Tensor& noise) const;
   void restart();                       // before a run
   void remember(const Tensor& output);  // the newest is history(0)
   const Tensor& history(size_t back) const { return history_[history_.size() - 1 - back]; }
 
-  bool flow_ = false;
-  Tensors history_;               // solver_order entries, oldest first
-  int64_t lower_order_nums_ = 0;  // steps of this run, up to the order
+  bool flow_ = false, unscaled_ = false;  // sample = (1 - sigma) original + sigma noise; original + sigma noise
+  Tensors history_;                       // solver_order entries, oldest first
+  int64_t lower_order_nums_ = 0;          // steps of this run, up to the order
 };
+
+// Names of other solvers in configs that are shared between schedulers.
+template <class Config> void take_names_of_others(Config& config) {
+  if (config.algorithm_type == "deis") config.algorithm_type = "dpmsolver++";
+  if (config.solver_type == "logrho" || config.solver_type == "bh1" || config.solver_type == "bh2")
+    config.solver_type = "midpoint";
+}
 
 // t shifted by mu: alpha = e^mu (exponential) or mu (linear) in alpha / (alpha + 1 / t - 1).
 std::vector<double> time_shifted(const std::string& type, double mu, std::vector<double> t);

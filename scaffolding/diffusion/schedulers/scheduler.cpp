@@ -5,7 +5,6 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/schedulers/factor.h"
-#include "scaffolding/diffusion/schedulers/timestep_spacing.h"
 #include "scaffolding/ops/copy/pinned.h"
 #include "scaffolding/ops/ops.h"
 
@@ -71,12 +70,6 @@ Tensor per_sample(const char* who, const std::vector<double>& values, const Tens
   return tensor(values, shape, kFloat64).to(like.dtype()).to(like.device());
 }
 
-std::vector<float> finite_alphas(const char* who, const BetaConfig& config, bool rescale_zero_snr) {
-  auto alphas = alphas_cumprod_of(betas_of(who, config, rescale_zero_snr));
-  if (rescale_zero_snr) alphas.back() = 0x1p-24f;
-  return alphas;
-}
-
 std::vector<double> float_rounded(std::vector<double> values) {
   for (double& v : values) v = double(float(v));
   return values;
@@ -134,6 +127,17 @@ void Scheduler::set_timesteps(const TimestepOptions& o) {
   begin_index_.reset();
 }
 
+void Scheduler::set_step_index(std::optional<int64_t> index) {
+  SF_CHECK(!index || (*index >= 0 && *index <= int64_t(timestep_values_.size())), name(),
+           ": step_index must be in the schedule of ", timestep_values_.size(), " timesteps, got ", index.value_or(0));
+  step_index_ = index;
+}
+
+void Scheduler::reset_begin_index(std::optional<int64_t> index) {
+  begin_index_.reset();
+  if (index) set_begin_index(*index);
+}
+
 void Scheduler::set_begin_index(int64_t index) {
   SF_CHECK(index >= 0 && index <= int64_t(timestep_values_.size()), name(), ": begin_index must be in the schedule of ",
            timestep_values_.size(), " timesteps, got ", index);
@@ -147,7 +151,7 @@ StepOutput Scheduler::step(const Tensor& model_output, double timestep, const Te
   check_floating(name(), "model_output", model_output);
   check_floating(name(), "sample", sample);
   check_same_device(name(), model_output, sample);
-  SF_CHECK_AS(RuntimeError, set_up_ || !needs_set_timesteps(), name(), ": step needs set_timesteps first");
+  SF_CHECK(set_up_ || !needs_set_timesteps(), name(), ": step needs set_timesteps first");
   Shape wanted = sample.shape();
   if (learns_variance() && sample.ndim() > 1 && model_output.ndim() == sample.ndim())
     wanted[1] = std::max(wanted[1], model_output.size(1));
@@ -168,6 +172,26 @@ void Scheduler::set_schedule(const std::vector<double>& timesteps, DType dtype, 
   Tensor t = tensor(timesteps, {int64_t(timesteps.size())}, kFloat64).to(dtype);
   timestep_values_ = t.to_vector();
   timesteps_ = t.to(device);
+}
+
+std::vector<float> Scheduler::alphas() const {
+  std::vector<float> out;
+  for (float beta : betas_) out.push_back(1 - beta);
+  return out;
+}
+
+void Scheduler::take_timesteps(const Tensor& timesteps) {
+  check_defined(name(), "timesteps", timesteps);
+  SF_CHECK(timesteps.ndim() == 1 && timesteps.numel() > 0, name(), ": timesteps must be [n], got ", timesteps.shape());
+  timestep_values_ = timesteps.to_vector();
+  timesteps_ = timesteps;
+}
+
+void Scheduler::take_sigmas(const Tensor& sigmas) {
+  check_defined(name(), "sigmas", sigmas);
+  SF_CHECK(sigmas.ndim() == 1 && sigmas.numel() > 0, name(), ": sigmas must be [n], got ", sigmas.shape());
+  auto values = sigmas.to_vector();
+  set_sigmas({values.begin(), values.end()});
 }
 
 void Scheduler::set_sigmas(const std::vector<float>& sigmas) {
@@ -202,6 +226,8 @@ void Scheduler::start_index(double timestep) {
   if (!step_index_) step_index_ = begin_index_ ? *begin_index_ : index_for_timestep(timestep);
   SF_CHECK_AS(RuntimeError, *step_index_ < int64_t(timestep_values_.size()), name(), ": the run of ",
               timestep_values_.size(), " timesteps is over; call set_timesteps for another");
+  SF_CHECK(sigma_values_.empty() || *step_index_ + 1 < int64_t(sigma_values_.size()), name(), ": the ",
+           sigma_values_.size(), " sigmas that were set are too few for ", timestep_values_.size(), " timesteps");
 }
 
 float Scheduler::sigma_at(int64_t index) const {
@@ -218,9 +244,11 @@ std::vector<int64_t> Scheduler::indices_for(const Tensor& timesteps) const {
 }
 
 int64_t Scheduler::training_timestep(double timestep) const {
-  SF_CHECK(timestep >= 0 && timestep < double(num_train_timesteps_) && timestep == std::trunc(timestep), name(),
-           ": timestep must be an integer from 0 to num_train_timesteps - 1 = ", num_train_timesteps_ - 1, ", got ",
-           timestep);
+  const int64_t known = alphas_cumprod_.empty() ? num_train_timesteps_ : int64_t(alphas_cumprod_.size());
+  SF_CHECK(timestep >= 0 && timestep < double(known) && timestep == std::trunc(timestep), name(),
+           ": timestep must be an integer from 0 to ",
+           known == num_train_timesteps_ ? "num_train_timesteps - 1 = " : "the last of trained_betas, ", known - 1,
+           ", got ", timestep);
   return int64_t(timestep);
 }
 
@@ -248,10 +276,18 @@ io::Object Scheduler::saved_config() { return io::saved_config(name(), config())
 
 // ---- AlphaScheduler
 
-void AlphaScheduler::set_alphas(std::vector<double> alphas_cumprod, bool set_alpha_to_one) {
+void AlphaScheduler::set_betas(const char* who, const BetaConfig& config, bool rescale_zero_snr,
+                               bool set_alpha_to_one) {
+  betas_ = betas_of(who, config, rescale_zero_snr);
+  auto alphas = alphas_cumprod_of(betas_);
+  set_alphas(config.num_train_timesteps, {alphas.begin(), alphas.end()}, set_alpha_to_one);
+}
+
+void AlphaScheduler::set_alphas(int64_t num_train_timesteps, std::vector<double> alphas_cumprod,
+                                bool set_alpha_to_one) {
   alphas_cumprod_ = std::move(alphas_cumprod);
   final_alpha_ = set_alpha_to_one ? 1 : alphas_cumprod_.front();
-  num_train_timesteps_ = int64_t(alphas_cumprod_.size());
+  num_train_timesteps_ = num_train_timesteps;
   std::vector<double> all;
   for (int64_t t = num_train_timesteps_; t-- > 0;) all.push_back(double(t));
   set_schedule(all, kInt64);
@@ -266,15 +302,17 @@ Tensor AlphaScheduler::add_noise(const Tensor& original_samples, const Tensor& n
 // ---- SigmaScheduler
 
 void SigmaScheduler::set_training_sigmas(const BetaConfig& config, bool rescale_zero_snr) {
-  auto alphas = finite_alphas(name(), config, rescale_zero_snr);
-  num_train_timesteps_ = int64_t(alphas.size());
+  betas_ = betas_of(name(), config, rescale_zero_snr);
+  auto alphas = alphas_cumprod_of(betas_);
+  if (rescale_zero_snr) alphas.back() = 0x1p-24f;  // so that no noise level is infinite
+  num_train_timesteps_ = config.num_train_timesteps;
   alphas_cumprod_.assign(alphas.begin(), alphas.end());
   training_sigmas_ = sigmas_of(alphas);
   std::vector<double> timesteps;
   std::vector<float> sigmas;
-  for (size_t t = alphas.size(); t-- > 0;) {
+  for (auto t = size_t(num_train_timesteps_); t-- > 0;) {
     timesteps.push_back(double(t));
-    sigmas.push_back(training_sigmas_[t]);
+    sigmas.push_back(training_sigmas_[std::min(t, alphas.size() - 1)]);  // trained_betas may be fewer
   }
   sigmas.push_back(0);
   set_schedule(timesteps, kFloat32);
@@ -283,6 +321,22 @@ void SigmaScheduler::set_training_sigmas(const BetaConfig& config, bool rescale_
 
 void keep_places(Tensor& samples, const Tensor& places) {
   if (samples && samples.ndim() > 0) samples = index_select(samples, 0, places.to(samples.device()));
+}
+
+SigmaScheduler::Spaced SigmaScheduler::spaced_levels(const std::string& timestep_spacing, int64_t n, int64_t offset,
+                                                     SigmaCurve curve, bool rounded) const {
+  Spaced out;
+  out.timesteps = float_rounded(spaced_timesteps({name(), timestep_spacing, num_train_timesteps_, n, offset, false}));
+  out.levels = interpolate(out.timesteps, training_sigmas_);
+  if (curve == SigmaCurve::None) return out;
+  const auto logs = log_of(training_sigmas_);
+  out.levels = curve_sigmas(curve, out.levels.back(), out.levels.front(), int64_t(out.levels.size()));
+  out.timesteps.clear();
+  for (double s : out.levels) {
+    const double t = sigma_to_timestep(s, logs);
+    out.timesteps.push_back(rounded ? std::nearbyint(t) : t);
+  }
+  return out;
 }
 
 double SigmaScheduler::initial_sigma(const std::string& timestep_spacing) const {

@@ -6,10 +6,12 @@
 #include <limits>
 #include <memory>
 #include <string_view>
+#include <variant>
 
 #include "scaffolding/core/generator.h"
 #include "scaffolding/diffusion/schedulers/beta_schedule.h"
 #include "scaffolding/diffusion/schedulers/prediction.h"
+#include "scaffolding/diffusion/schedulers/timestep_spacing.h"
 
 namespace sf::diffusion {
 
@@ -41,12 +43,22 @@ struct StepOptions {
   Tensor per_token_timesteps;           // flow matching: [B, tokens], in training timesteps
   Tensor old_pred_original_sample;      // CogVideoXDPM: the previous step's prediction
   std::optional<double> timestep_back;  // CogVideoXDPM: the previous step's timestep
+  int64_t order = 4;                    // LMS: how many steps' outputs count
+  Tensor pred_original_sample;          // EDMEuler: instead of the one that model_output says
 };
 
 struct StepOutput {
   Tensor prev_sample;  // one step less noisy
   // the sample without noise as predicted from here; undefined where diffusers' class gives none
   Tensor pred_original_sample;
+};
+
+// What a class keeps between the steps of a run, by diffusers' name of it: samplers and pipelines that are made of this
+// one read and set it. entries: how many tensors a list must have, or the most that a number may be; 0 for any.
+struct RunState {
+  const char* name;
+  std::variant<Tensor*, Tensors*, int64_t*> place;
+  size_t entries = 0;
 };
 
 class Scheduler {
@@ -76,13 +88,21 @@ class Scheduler {
   void set_begin_index(int64_t index);  // where in the schedule a run begins (img2img)
 
   virtual Tensor scale_model_input(const Tensor& sample, double) { return sample; }
-  // model_output and sample: one shape, [B, C, ...]. RuntimeError before set_timesteps.
+  // model_output and sample: one shape, [B, C, ...]. ValueError before set_timesteps, for a class that needs a run.
   StepOutput step(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options = {});
   // original_samples with the noise of their timesteps; timesteps: [B] or one for all.
   virtual Tensor add_noise(const Tensor& original_samples, const Tensor& noise, const Tensor& timesteps) = 0;
   virtual Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps);
   // Between steps: only the samples at these places [n] of the batch go on.
   virtual void keep_samples(const Tensor& /*places*/) {}
+
+  // ---- a run as a sampler of one's own steers it
+  virtual std::vector<RunState> run_state() { return {}; }
+  void take_timesteps(const Tensor& timesteps);  // [n], instead of the schedule's
+  void take_sigmas(const Tensor& sigmas);
+  void set_step_index(std::optional<int64_t> index);
+  void reset_begin_index(std::optional<int64_t> index);
+  void set_num_inference_steps(std::optional<int64_t> n) { num_inference_steps_ = n; }
 
   // ---- config
   io::Object config();        // every field, and what a config had besides
@@ -92,6 +112,9 @@ class Scheduler {
   int64_t num_train_timesteps() const { return num_train_timesteps_; }
   // Of each training timestep: the share of a sample's power that is signal. Empty for flow matching.
   const std::vector<double>& alphas_cumprod() const { return alphas_cumprod_; }
+  const std::vector<float>& betas() const { return betas_; }  // empty where the class has none
+  virtual std::vector<float> alphas() const;
+  virtual std::optional<double> final_alpha() const { return {}; }
 
  protected:
   virtual void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) = 0;
@@ -116,6 +139,7 @@ class Scheduler {
   void check_noise(const Tensor& samples, const Tensor& noise) const;
 
   int64_t num_train_timesteps_ = 0;
+  std::vector<float> betas_;
   std::vector<double> alphas_cumprod_;
   std::optional<int64_t> num_inference_steps_, step_index_, begin_index_;
   std::vector<double> timestep_values_;
@@ -134,9 +158,11 @@ class AlphaScheduler : public Scheduler {
   Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps) override {
     return velocity(sample, noise, timesteps);
   }
+  std::optional<double> final_alpha() const override { return final_alpha_; }
 
  protected:
-  void set_alphas(std::vector<double> alphas_cumprod, bool set_alpha_to_one);
+  void set_betas(const char* who, const BetaConfig& config, bool rescale_zero_snr, bool set_alpha_to_one);
+  void set_alphas(int64_t num_train_timesteps, std::vector<double> alphas_cumprod, bool set_alpha_to_one);
   // T: the dtype diffusers has the table in. Timesteps below 0 are the end of the run.
   template <class T> T alpha_at(int64_t timestep) const {
     return T(timestep >= 0 ? alphas_cumprod_.at(size_t(timestep)) : final_alpha_);
@@ -153,14 +179,19 @@ class SigmaScheduler : public Scheduler {
  protected:
   // The whole training schedule, noisiest first, as timesteps and sigmas.
   void set_training_sigmas(const BetaConfig& config, bool rescale_zero_snr);
+  // n of the training timesteps, descending, and their noise levels; with a curve that curve's levels between the ends,
+  // and their timesteps, whole ones if `rounded`. Levels end before the last of a run, which has none.
+  struct Spaced {
+    std::vector<double> timesteps, levels;
+  };
+  Spaced spaced_levels(const std::string& timestep_spacing, int64_t n, int64_t offset, SigmaCurve curve,
+                       bool rounded) const;
   double initial_sigma(const std::string& timestep_spacing) const;
   Tensor scaled_input(const Tensor& sample, double timestep);  // to unit variance
 
   std::vector<float> training_sigmas_;  // ascending
 };
 
-// alphas_cumprod of float32 betas. With zero_snr the last one is 2^-24, so that no noise level is infinite.
-std::vector<float> finite_alphas(const char* who, const BetaConfig& config, bool rescale_zero_snr);
 std::vector<double> float_rounded(std::vector<double> values);  // through float32
 
 // The samples at places [n] of a tensor [B, ...], or nothing of none.

@@ -29,8 +29,7 @@ DDIMScheduler::DDIMScheduler(DDIMConfig config) : config_(std::move(config)) {
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_clipping(kName, config_.clip_sample_range, config_.dynamic_thresholding_ratio, config_.sample_max_value);
-  auto alphas = alphas_cumprod_of(betas_of(kName, config_, config_.rescale_betas_zero_snr));
-  set_alphas({alphas.begin(), alphas.end()}, config_.set_alpha_to_one);
+  set_betas(kName, config_, config_.rescale_betas_zero_snr, config_.set_alpha_to_one);
 }
 
 void DDIMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {

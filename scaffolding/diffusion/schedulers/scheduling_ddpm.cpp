@@ -24,16 +24,19 @@ Fields DDPMConfig::fields() {
   return f;
 }
 
+void check_variance_type(const char* who, const std::string& value) {
+  check_one_of(who, "variance_type", value,
+               {"fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range"});
+}
+
 DDPMScheduler::DDPMScheduler(DDPMConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
-  check_one_of(kName, "variance_type", config_.variance_type,
-               {"fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range"});
+  check_variance_type(kName, variance_type());
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_clipping(kName, config_.clip_sample_range, config_.dynamic_thresholding_ratio, config_.sample_max_value);
-  learned_ = config_.variance_type == "learned" || config_.variance_type == "learned_range";
-  auto alphas = alphas_cumprod_of(betas_of(kName, config_, config_.rescale_betas_zero_snr));
-  set_alphas({alphas.begin(), alphas.end()}, true);
+  learned_ = variance_type() == "learned" || variance_type() == "learned_range";
+  set_betas(kName, config_, config_.rescale_betas_zero_snr, true);
 }
 
 void DDPMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
@@ -59,9 +62,8 @@ StepOutput DDPMScheduler::advance(const Tensor& output, double timestep, const T
   int64_t t = training_timestep(timestep), prev = previous_timestep(t);
   Tensor model_output = output, predicted_variance;
   if (learned_) {
-    SF_CHECK(sample.ndim() > 1 && output.size(1) == 2 * sample.size(1), kName,
-             ": variance_type=", config_.variance_type, " needs a model_output with twice the channels of sample ",
-             sample.shape(), ", got ", output.shape());
+    SF_CHECK(sample.ndim() > 1 && output.size(1) == 2 * sample.size(1), kName, ": variance_type=", variance_type(),
+             " needs a model_output with twice the channels of sample ", sample.shape(), ", got ", output.shape());
     model_output = output.narrow(1, 0, sample.size(1));
     predicted_variance = output.narrow(1, sample.size(1), sample.size(1));
   }
@@ -77,7 +79,7 @@ StepOutput DDPMScheduler::advance(const Tensor& output, double timestep, const T
   Tensor noise = randn_tensor(model_output.shape(), o.generator, model_output.device(), model_output.dtype());
   // The variance of equation 7; its logarithm must exist at the last step.
   float variance = std::max(beta_prev / beta * current_beta, 1e-20f);
-  const std::string& type = config_.variance_type;
+  const std::string type = variance_type();
   if (type == "fixed_small_log") return {prev_sample + std::exp(0.5f * std::log(variance)) * noise, original};
   if (type == "fixed_small") return {prev_sample + std::sqrt(variance) * noise, original};
   if (type == "fixed_large") return {prev_sample + std::sqrt(current_beta) * noise, original};

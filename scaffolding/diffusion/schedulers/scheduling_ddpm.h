@@ -7,7 +7,8 @@ namespace sf::diffusion {
 struct DDPMConfig : BetaConfig {
   // fixed_small, fixed_small_log, fixed_large, fixed_large_log, learned, learned_range: of the noise that a step adds.
   // For the learned ones the model's output has twice the sample's channels.
-  std::string variance_type = "fixed_small";
+  // None, in configs of other schedulers, is the first.
+  std::optional<std::string> variance_type = "fixed_small";
   bool clip_sample = true;
   std::string prediction_type = "epsilon";
   bool thresholding = false;
@@ -20,6 +21,8 @@ struct DDPMConfig : BetaConfig {
 
   Fields fields();
 };
+
+void check_variance_type(const char* who, const std::string& value);
 
 class DDPMScheduler final : public AlphaScheduler {
  public:
@@ -39,6 +42,7 @@ class DDPMScheduler final : public AlphaScheduler {
   bool needs_set_timesteps() const override { return false; }  // without it a step is one of the training's
 
  private:
+  std::string variance_type() const { return config_.variance_type.value_or("fixed_small"); }
   int64_t previous_timestep(int64_t timestep) const;
   DDPMConfig config_;
   bool learned_;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/schedulers/factor.h"
+#include "scaffolding/diffusion/schedulers/scheduling_ddpm.h"
 #include "scaffolding/diffusion/schedulers/timestep_spacing.h"
 #include "scaffolding/ops/ops.h"
 
@@ -42,10 +44,7 @@ DPMSolverMultistepScheduler::DPMSolverMultistepScheduler(DPMSolverMultistepConfi
   check_betas(kName, config_);
   SF_CHECK(config_.solver_order >= 1 && config_.solver_order <= 3, kName, ": solver_order must be 1, 2 or 3, got ",
            config_.solver_order);
-  // Names of other solvers in configs that are shared between schedulers.
-  if (config_.algorithm_type == "deis") config_.algorithm_type = "dpmsolver++";
-  if (config_.solver_type == "logrho" || config_.solver_type == "bh1" || config_.solver_type == "bh2")
-    config_.solver_type = "midpoint";
+  take_names_of_others(config_);
   check_one_of(kName, "algorithm_type", config_.algorithm_type,
                {"dpmsolver", "dpmsolver++", "sde-dpmsolver", "sde-dpmsolver++"});
   check_one_of(kName, "solver_type", config_.solver_type, {"midpoint", "heun"});
@@ -58,7 +57,7 @@ DPMSolverMultistepScheduler::DPMSolverMultistepScheduler(DPMSolverMultistepConfi
   check_one_of(kName, "final_sigmas_type", config_.final_sigmas_type, {"zero", "sigma_min"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_one_of(kName, "time_shift_type", config_.time_shift_type, {"exponential"});
-  if (config_.variance_type) check_one_of(kName, "variance_type", *config_.variance_type, {"learned", "learned_range"});
+  if (config_.variance_type) check_variance_type(kName, *config_.variance_type);
   SF_CHECK(predicts_original() || config_.final_sigmas_type != "zero", kName,
            ": final_sigmas_type=zero needs dpmsolver++ or sde-dpmsolver++, got algorithm_type=", config_.algorithm_type,
            "; pass final_sigmas_type=sigma_min");
@@ -87,69 +86,30 @@ void DPMSolverMultistepScheduler::make_schedule(const TimestepOptions& o, int64_
     for (double t : *o.timesteps) timesteps.push_back(std::trunc(t));
     n = int64_t(timesteps.size());
   } else {
-    // The noisiest timestep whose lambda is at least lambda_min_clipped.
-    int64_t last = num_train_timesteps_;
-    while (last > 1) {
-      float alpha = float(alphas_cumprod_[size_t(last - 1)]);
-      if (std::log(std::sqrt(alpha)) - std::log(std::sqrt(1 - alpha)) >= float(config_.lambda_min_clipped)) break;
-      --last;
-    }
     timesteps = spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, true,
-                                  last, config_.timestep_spacing != "trailing"});
+                                  clipped_end(config_.lambda_min_clipped), config_.timestep_spacing != "trailing"});
   }
+  const bool whole = config_.beta_schedule != "squaredcos_cap_v2";
   std::vector<double> levels;
-  bool whole = config_.beta_schedule != "squaredcos_cap_v2";
-  auto take_timesteps = [&](bool rounded) {
-    timesteps.clear();
-    for (double s : levels)
-      timesteps.push_back(rounded ? std::nearbyint(sigma_to_timestep(s, logs)) : sigma_to_timestep(s, logs));
-  };
-  if (curve == SigmaCurve::Karras) {
-    levels = karras_sigmas(double(table.front()), double(table.back()), n);
-    take_timesteps(whole);
-  } else if (config_.use_lu_lambdas) {
+  float end = table.front();
+  if (config_.use_lu_lambdas && curve != SigmaCurve::Karras) {
     for (double l : linspace64(0, 1, n))
       levels.push_back(std::exp(double(logs.back()) + l * (double(logs.front()) - double(logs.back()))));
-    take_timesteps(whole);
-  } else if (curve != SigmaCurve::None) {
-    levels = curve_sigmas(curve, double(table.front()), double(table.back()), n);
-    take_timesteps(false);
-  } else if (config_.use_flow_sigmas) {
-    auto alphas = linspace64(1, 1.0 / double(num_train_timesteps_), n + 1);
-    for (double& a : alphas) a = 1 - a;
-    levels = flow_shifted(shift, alphas);
-    std::reverse(levels.begin(), levels.end());
-    levels.pop_back();
-    timesteps = levels;
-    for (double& t : timesteps) t *= double(num_train_timesteps_);
+    timesteps.clear();
+    for (double s : levels) {
+      const double t = sigma_to_timestep(s, logs);
+      timesteps.push_back(whole ? std::nearbyint(t) : t);
+    }
   } else {
-    levels = interpolate(timesteps, table);
+    std::tie(levels, end) =
+        dpm_levels(curve, whole && curve == SigmaCurve::Karras, config_.use_flow_sigmas, shift, n, timesteps);
   }
   std::vector<float> sigmas(levels.begin(), levels.end());
-  sigmas.push_back(config_.final_sigmas_type == "zero" ? 0 : table.front());
+  sigmas.push_back(config_.final_sigmas_type == "zero" ? 0 : end);
   num_inference_steps_ = int64_t(timesteps.size());
   set_schedule(timesteps, kInt64, o.device);
   set_sigmas(sigmas);
   restart();
-}
-
-Tensor DPMSolverMultistepScheduler::convert(const Tensor& output, const Tensor& sample) const {
-  const std::string& type = config_.prediction_type;
-  // A model that also predicts a variance has it in the channels after the sample's.
-  Tensor model_output = output.shape() == sample.shape() ? output : output.narrow(1, 0, sample.size(1));
-  if (predicts_original()) {
-    Tensor original = original_of(type, model_output, sample);
-    return config_.thresholding
-               ? threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value)
-               : original;
-  }
-  Level at = level_at(*step_index_);
-  Tensor epsilon = predicted_epsilon(type, model_output, sample, at.alpha, at.sigma);
-  if (!config_.thresholding) return epsilon;
-  Tensor original = predicted_original("epsilon", epsilon, sample, at.alpha, at.sigma);
-  return predicted_epsilon("sample",
-                           threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value),
-                           sample, at.alpha, at.sigma);
 }
 
 StepOutput DPMSolverMultistepScheduler::advance(const Tensor& output, double timestep, const Tensor& sample,
@@ -159,7 +119,7 @@ StepOutput DPMSolverMultistepScheduler::advance(const Tensor& output, double tim
   bool few = config_.lower_order_final && steps < 15;
   bool last_first_order = at == steps - 1 && (config_.euler_at_final || few || config_.final_sigmas_type == "zero");
   bool last_second_order = at == steps - 2 && few;
-  Tensor converted = convert(output, sample);
+  Tensor converted = dpm_converted(config_, output, sample);
   Tensor noise;
   if (stochastic()) {
     noise = o.variance_noise ? o.variance_noise.to(converted.device()).to(kFloat32)
@@ -171,63 +131,11 @@ StepOutput DPMSolverMultistepScheduler::advance(const Tensor& output, double tim
   else if (config_.solver_order == 2 || lower_order_nums_ < 2 || last_second_order) order = 2;
   // An earlier model's output may be missing where a run begins in the middle of a schedule:
   // lower_order_nums_ counts them.
-  Tensor prev_sample = update(order, sample.to(kFloat32), noise).to(converted.dtype());
+  Tensor prev_sample = dpm_multistep(config_.algorithm_type, config_.solver_type, order, sample.to(kFloat32), noise)
+                           .to(converted.dtype());
   lower_order_nums_ = std::min(lower_order_nums_ + 1, config_.solver_order);
   ++*step_index_;
   return {prev_sample, {}};
-}
-
-// Each algorithm is x = a * sample + c0 * D0 + c1 * D1 + c2 * D2 + n * noise,
-// with D1 and D2 differences of model outputs.
-Tensor DPMSolverMultistepScheduler::update(int64_t order, const Tensor& sample, const Tensor& noise) const {
-  int64_t i = *step_index_;
-  Level t = level_at(i + 1), s0 = level_at(i);
-  float h = t.lambda - s0.lambda;
-  Tensor D0 = history(0), D1, D2;
-  if (order == 2) {
-    float r0 = (s0.lambda - level_at(i - 1).lambda) / h;
-    D1 = 1 / r0 * (history(0) - history(1));
-  } else if (order == 3) {
-    Level s1 = level_at(i - 1), s2 = level_at(i - 2);
-    float r0 = (s0.lambda - s1.lambda) / h, r1 = (s1.lambda - s2.lambda) / h;
-    Tensor d0 = 1 / r0 * (history(0) - history(1)), d1 = 1 / r1 * (history(1) - history(2));
-    D1 = d0 + r0 / (r0 + r1) * (d0 - d1);
-    D2 = 1 / (r0 + r1) * (d0 - d1);
-  }
-  const std::string& algorithm = config_.algorithm_type;
-  bool heun = config_.solver_type == "heun" || order == 3;  // the third order extends Heun's form
-  float a = 0, c0 = 0, c1 = 0, c2 = 0, n = 0;
-  if (algorithm == "dpmsolver++") {
-    float e = rounded_exp(-h) - 1;
-    a = t.sigma / s0.sigma;
-    c0 = -(t.alpha * e);
-    c1 = heun ? t.alpha * (e / h + 1) : -(0.5f * (t.alpha * e));
-    c2 = -(t.alpha * ((e + h) / (h * h) - 0.5f));
-  } else if (algorithm == "dpmsolver") {
-    float e = rounded_exp(h) - 1;
-    a = t.alpha / s0.alpha;
-    c0 = -(t.sigma * e);
-    c1 = heun ? -(t.sigma * (e / h - 1)) : -(0.5f * (t.sigma * e));
-    c2 = -(t.sigma * ((e - h) / (h * h) - 0.5f));
-  } else if (algorithm == "sde-dpmsolver++") {
-    float e = 1 - rounded_exp(-2 * h);
-    a = t.sigma / s0.sigma * rounded_exp(-h);
-    c0 = t.alpha * e;
-    c1 = heun ? t.alpha * (e / (-2 * h) + 1) : 0.5f * (t.alpha * e);
-    c2 = t.alpha * ((e - 2 * h) / (4 * h * h) - 0.5f);
-    n = t.sigma * std::sqrt(e);
-  } else {
-    float e = rounded_exp(h) - 1;
-    a = t.alpha / s0.alpha;
-    c0 = -(2 * (t.sigma * e));
-    c1 = heun ? -(2 * (t.sigma * (e / h - 1))) : -(t.sigma * e);
-    n = t.sigma * std::sqrt(rounded_exp(2 * h) - 1);
-  }
-  Tensor x = a * sample + c0 * D0;
-  if (D1) x = x + c1 * D1;
-  if (D2) x = x + c2 * D2;
-  if (noise) x = x + n * noise;
-  return x;
 }
 
 }  // namespace sf::diffusion

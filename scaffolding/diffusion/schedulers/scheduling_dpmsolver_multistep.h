@@ -23,7 +23,8 @@ struct DPMSolverMultistepConfig : BetaConfig {
   double flow_shift = 1;
   std::string final_sigmas_type = "zero";  // or sigma_min
   double lambda_min_clipped = -std::numeric_limits<double>::infinity();
-  std::optional<std::string> variance_type;  // learned, learned_range: the model's output has more than three channels
+  // learned, learned_range: the model's output has more than three channels. Those of DDPM's configs change nothing.
+  std::optional<std::string> variance_type;
   std::string timestep_spacing = "linspace";
   int64_t steps_offset = 0;
   bool rescale_betas_zero_snr = false;
@@ -49,13 +50,11 @@ class DPMSolverMultistepScheduler final : public MultistepScheduler {
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
   StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
                      const StepOptions& options) override;
-  bool learns_variance() const override { return config_.variance_type.has_value(); }
+  bool learns_variance() const override { return config_.variance_type.value_or("").starts_with("learned"); }
 
  private:
   bool predicts_original() const { return config_.algorithm_type.ends_with("++"); }
   bool stochastic() const { return config_.algorithm_type.starts_with("sde-"); }
-  Tensor convert(const Tensor& model_output, const Tensor& sample) const;
-  Tensor update(int64_t order, const Tensor& sample, const Tensor& noise) const;
 
   DPMSolverMultistepConfig config_;
 };

@@ -42,6 +42,7 @@ class EulerDiscreteScheduler final : public SigmaScheduler {
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
   StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
                      const StepOptions& options) override;
+  bool needs_set_timesteps() const override { return false; }
 
  private:
   bool continuous() const { return config_.timestep_type == "continuous" && config_.prediction_type == "v_prediction"; }

@@ -35,11 +35,13 @@ class HeunDiscreteScheduler final : public SigmaScheduler {
   void keep_samples(const Tensor& places) override {
     keep_places(prev_derivative_, places), keep_places(sample_, places);
   }
+  std::vector<RunState> run_state() override { return {{"prev_derivative", &prev_derivative_}, {"sample", &sample_}}; }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
   StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
                      const StepOptions& options) override;
+  bool needs_set_timesteps() const override { return false; }
 
  private:
   HeunDiscreteConfig config_;

@@ -28,8 +28,7 @@ PNDMScheduler::PNDMScheduler(PNDMConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "v_prediction"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
-  auto alphas = alphas_cumprod_of(betas_of(kName, config_));
-  set_alphas({alphas.begin(), alphas.end()}, config_.set_alpha_to_one);
+  set_betas(kName, config_, false, config_.set_alpha_to_one);
 }
 
 void PNDMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
@@ -57,6 +56,7 @@ void PNDMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
   num_inference_steps_ = n;
   set_schedule(timesteps, kInt64, o.device);
   prk_timesteps_ = prk;
+  method_.clear();
   counter_ = 0;
   ets_.clear();
   cur_model_output_ = cur_sample_ = {};
@@ -66,7 +66,8 @@ StepOutput PNDMScheduler::advance(const Tensor& model_output, double timestep, c
                                   const StepOptions&) {
   // Steps between training timesteps (leading with an offset) may lie beyond them by less than a step.
   SF_CHECK(timestep == std::trunc(timestep), kName, ": timestep must be an integer, got ", timestep);
-  bool warm_up = counter_ < int64_t(prk_timesteps_.size());
+  bool warm_up = method_.empty() ? counter_ < int64_t(prk_timesteps_.size()) : method_ == "prk";
+  method_.clear();
   Tensor prev_sample = warm_up ? runge_kutta(model_output, int64_t(timestep), sample)
                                : multistep(model_output, int64_t(timestep), sample);
   ++counter_;
@@ -75,6 +76,8 @@ StepOutput PNDMScheduler::advance(const Tensor& model_output, double timestep, c
 
 Tensor PNDMScheduler::runge_kutta(const Tensor& output, int64_t timestep, const Tensor& sample) {
   int64_t prev = timestep - (counter_ % 2 ? 0 : num_train_timesteps_ / *num_inference_steps_ / 2);
+  SF_CHECK(counter_ / 4 * 4 < int64_t(prk_timesteps_.size()), kName, ": a run has ", prk_timesteps_.size(),
+           " Runge-Kutta steps; this would be another");
   int64_t from = prk_timesteps_[size_t(counter_ / 4 * 4)];
   Tensor model_output = output;
   switch (counter_ % 4) {
@@ -92,6 +95,9 @@ Tensor PNDMScheduler::runge_kutta(const Tensor& output, int64_t timestep, const 
 
 // Adams-Bashforth; the orders below the fourth only begin a run.
 Tensor PNDMScheduler::multistep(const Tensor& output, int64_t timestep, const Tensor& input) {
+  SF_CHECK(config_.skip_prk_steps || ets_.size() >= 3, kName,
+           ": multistep steps come after three Runge-Kutta steps, got ", ets_.size(),
+           " earlier outputs; pass skip_prk_steps=true to begin without");
   int64_t ratio = num_train_timesteps_ / *num_inference_steps_;
   int64_t from = timestep, prev = timestep - ratio;
   Tensor model_output = output, sample = input;

@@ -29,6 +29,12 @@ class PNDMScheduler final : public AlphaScheduler {
     for (Tensor& t : ets_) keep_places(t, places);
     keep_places(cur_model_output_, places), keep_places(cur_sample_, places);
   }
+  std::vector<RunState> run_state() override {
+    return {
+        {"ets", &ets_}, {"counter", &counter_}, {"cur_model_output", &cur_model_output_}, {"cur_sample", &cur_sample_}};
+  }
+  const std::vector<int64_t>& prk_timesteps() const { return prk_timesteps_; }  // of the Runge-Kutta steps
+  void choose_method(std::string method) { method_ = std::move(method); }       // of the next step: prk or plms
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
@@ -42,6 +48,7 @@ class PNDMScheduler final : public AlphaScheduler {
 
   PNDMConfig config_;
   std::vector<int64_t> prk_timesteps_;
+  std::string method_;   // empty: as the run's place says
   int64_t counter_ = 0;  // calls of step in this run
   Tensor cur_model_output_, cur_sample_;
   Tensors ets_;  // model outputs, oldest first, at most four

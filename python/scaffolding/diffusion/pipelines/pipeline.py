@@ -431,7 +431,11 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         return {**self._graphs.statistics(), "why_not": why}
 
     def enable_attention_slicing(self, slice_size="auto"):
-        """Does nothing: attention never holds all scores in memory here."""
+        """Does nothing, and says so in a warning: attention never holds all scores in memory here."""
+        warnings.warn(
+            "enable_attention_slicing does nothing: attention is computed in pieces here, as slicing would have it",
+            stacklevel=2,
+        )
 
     def disable_attention_slicing(self):
         """Does nothing: see enable_attention_slicing."""

@@ -36,6 +36,12 @@ _SCHEDULERS = {
     "heun": "HeunDiscreteScheduler",
     "unipc": "UniPCMultistepScheduler",
     "lcm": "LCMScheduler",
+    "lms": "LMSDiscreteScheduler",
+    "kdpm2": "KDPM2DiscreteScheduler",
+    "kdpm2_ancestral": "KDPM2AncestralDiscreteScheduler",
+    "dpmsolver_singlestep": "DPMSolverSinglestepScheduler",
+    "deis": "DEISMultistepScheduler",
+    "tcd": "TCDScheduler",
 }
 
 

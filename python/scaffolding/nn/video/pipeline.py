@@ -1,5 +1,6 @@
 """TextToVideoPipeline: small videos from prompts, trained and sampled by diffusion."""
 
+import inspect
 import math
 import operator
 import os
@@ -331,7 +332,7 @@ class TextToVideoPipeline(ShowsProgress, Module):
     def _sample(self, x, text, denoise, num_steps, options, callback):
         scheduler = self.scheduler
         scheduler.set_timesteps(num_steps, device=self.device)
-        options = {name: value for name, value in options.items() if name in scheduler._step_parameters()}
+        options = {k: v for k, v in options.items() if k in inspect.signature(scheduler.step).parameters}
         x = x * scheduler.init_noise_sigma
         timesteps = scheduler.timesteps
         bar = self.progress_bar(len(timesteps))
@@ -430,7 +431,6 @@ class TextToVideoPipeline(ShowsProgress, Module):
         if name == "tokenizer":
             return TextTokenizer.from_pretrained(place)
         if name == "scheduler":
-            made = schedulers.SchedulerMixin
             class_name = _diffusion.read_config_file(os.path.join(place, "scheduler_config.json")).get("_class_name")
             if class_name not in _diffusion.scheduler_names():
                 raise ValueError(f"{place}: scheduler_config.json names no scheduler that is known, but {class_name!r}")
