@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/tokenizers/test_golden.h"
 #include "scaffolding/tokenizers/unicode.h"
 
 namespace sf::tokenizers {
@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-const std::string kGolden = SF_SOURCE_DIR "/tests/golden/tokenizers/";
 
 // The folder of CLIP's whole vocabulary; empty where there is none.
 std::string whole_vocabulary() {
@@ -44,7 +43,7 @@ class CLIPTokenizerTest : public io::TestFolder {
     return CLIPTokenizer::from_pretrained(folder_.string());
   }
   void compare(const std::string& size, const std::string& source) {
-    Json golden = Json::parse(std::ifstream(kGolden + "clip.json"));
+    Json golden = golden_cases("clip");
     for (auto& [name, config] : golden["configs"].items()) {
       CLIPTokenizer tok = with_config(source, config);
       auto& want = golden["results"][size + "/" + name];

@@ -7,15 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/tokenizers/test_golden.h"
 
 namespace sf::tokenizers {
 
 namespace {
 
 using Json = nlohmann::json;
-const std::string kGolden = SF_SOURCE_DIR "/tests/golden/tokenizers/";
 
 Tokenizer from_text(const std::string& text) {
   return Tokenizer::from_json(io::Bytes::borrow(text.data(), text.size(), "tokenizer.json"));
@@ -24,7 +23,7 @@ Tokenizer from_text(const Json& json) { return from_text(json.dump()); }
 Json parsed(const std::string& name) { return Json::parse(std::ifstream(kGolden + name)); }
 
 TEST(Tokenizer, reads_every_stage_of_tokenizer_json_as_the_tokenizers_package_does) {
-  Json cases = parsed("cases.json");
+  Json cases = golden_cases("cases");
   size_t compared = 0;
   for (auto& [name, rows] : cases["results"].items()) {
     Tokenizer tok = Tokenizer::from_file(kGolden + name + ".json");

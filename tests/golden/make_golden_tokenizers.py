@@ -1,8 +1,8 @@
 """Golden files for tokenizers, from transformers and tokenizers: tests/golden/tokenizers/.
 
 TORCH_PYTHON tests/golden/make_golden_tokenizers.py [folder of shared data]
-clip.json: CLIPTokenizer over strings of every kind, with the whole vocabulary of clip/ in the shared data and with
-clip_small/, its first merges; <name>.json: small tokenizer.json files of every stage, trained here; cases.json: what
+clip.zip: CLIPTokenizer over strings of every kind, with the whole vocabulary of clip/ in the shared data and with
+clip_small/, its first merges; <name>.json: small tokenizer.json files of every stage, trained here; cases.zip: what
 the tokenizers package makes of strings; tests/fuzz_corpus/tokenizer_json: the same with a few tokens each. Training
 breaks ties by chance, so that a second run gives other files.
 """
@@ -16,6 +16,7 @@ import shutil
 import struct
 import sys
 import unicodedata
+import zipfile
 
 import tokenizers
 import transformers
@@ -90,6 +91,13 @@ TRICKY = [
     "\u0301",
     "a\u0301\u0302\u0303",
 ]
+
+
+def write_cases(name, cases):
+    """One deflated file, a seventh of its bytes; with a fixed date, so that equal cases give equal archives."""
+    text = json.dumps(cases, separators=(",", ":"))
+    with zipfile.ZipFile(OUT / f"{name}.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo(f"{name}.json"), text, zipfile.ZIP_DEFLATED, 9)
 
 
 def random_strings(n, seed, length=24):
@@ -194,7 +202,7 @@ def clip():
                 assert all(i == tok.pad_token_id for i in fixed["input_ids"][len(ids) :])
             out["results"][f"{size}/{name}"] = {"pad": tok.pad_token_id, "rows": rows}
     shutil.rmtree(work)
-    (OUT / "clip.json").write_text(json.dumps(out, separators=(",", ":")))
+    write_cases("clip", out)
 
 
 # ---- tokenizer.json files
@@ -456,7 +464,7 @@ def general():
                 ]
             )
         out["results"][name] = rows
-    (OUT / "cases.json").write_text(json.dumps(out, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
+    write_cases("cases", out)
 
 
 def fuzz_corpus():
