@@ -9,6 +9,25 @@ import urllib.parse
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
+_ports = set()
+
+
+def on_a_fresh_port(listen):
+    """What `listen` opens, on a port that nothing here had before: the client remembers for half a minute that nobody
+    was at an address, and systems give the ports of closed servers to new ones."""
+    others = []
+    while True:
+        opened = listen()
+        port = getattr(opened, "socket", opened).getsockname()[1]
+        if port not in _ports:
+            break
+        others.append(opened)  # held, so that the system names another
+    for other in others:
+        getattr(other, "server_close", other.close)()
+    _ports.add(port)
+    return opened
+
+
 def etag_of(data, lfs):
     return hashlib.sha256(data).hexdigest() if lfs else hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
@@ -59,7 +78,7 @@ class Server:
             def do_HEAD(self):
                 owner.answer(name, self, False)
 
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = on_a_fresh_port(lambda: http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return server

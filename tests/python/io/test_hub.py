@@ -13,7 +13,7 @@ import sys
 import time
 
 import pytest
-from hub_server import COMMIT, Server, etag_of
+from hub_server import COMMIT, Server, etag_of, on_a_fresh_port
 
 import scaffolding as sf
 from scaffolding import hub
@@ -196,7 +196,7 @@ def silent(libcurl, tmp_path, monkeypatch):
     for name in [n for n in os.environ if n.startswith(("HF_", "HUGGING")) or n.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as held:
+    with on_a_fresh_port(lambda: socket.create_server(("127.0.0.1", 0), backlog=0)) as held:
         waiting = [socket.socket() for _ in range(4)]
         for client in waiting:
             client.setblocking(False)
@@ -228,7 +228,7 @@ def test_without_a_network_the_answer_comes_at_once(silent, tmp_path):
     )
     assert refused(calls[0], silent) < 3
     assert sum(refused(ask, silent) for ask in calls) < 0.5  # it is remembered
-    with socket.create_server(("127.0.0.1", 0)) as held:
+    with on_a_fresh_port(lambda: socket.create_server(("127.0.0.1", 0))) as held:
         closed = f"http://127.0.0.1:{held.getsockname()[1]}"
     for endpoint in (closed, "http://nowhere.invalid"):
         assert refused(calls[0], endpoint) + refused(calls[3], endpoint) < 3

@@ -6,7 +6,7 @@ import socket
 import time
 
 import pytest
-from hub_server import COMMIT
+from hub_server import COMMIT, on_a_fresh_port
 from test_hub import REPO, WEIGHTS, cache, libcurl, server  # noqa: F401
 
 from scaffolding import hub
@@ -52,7 +52,7 @@ def test_redirects_to_where_nobody_is_fail_at_once(server, monkeypatch):  # noqa
         return made
 
     monkeypatch.setattr(hub, "_options", slow)  # as users have it: five more tries would take half a minute
-    with socket.create_server(("127.0.0.1", 0)) as held:
+    with on_a_fresh_port(lambda: socket.create_server(("127.0.0.1", 0))) as held:
         nobody = f"http://127.0.0.1:{held.getsockname()[1]}"
     for where, message in (
         (nobody, f"{nobody}, where {server.url} keeps the file, cannot be reached"),
