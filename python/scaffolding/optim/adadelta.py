@@ -1,6 +1,6 @@
 """Adadelta."""
 
-from .optimizer import RuleOptimizer, _refuse
+from .optimizer import RuleOptimizer
 
 
 class Adadelta(RuleOptimizer):
@@ -25,16 +25,4 @@ class Adadelta(RuleOptimizer):
         maximize=False,
         differentiable=False,
     ):
-        _refuse("Adadelta", capturable=capturable, differentiable=differentiable)
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "capturable": capturable,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

@@ -25,14 +25,4 @@ class Adafactor(RuleOptimizer):
         foreach=None,
         maximize=False,
     ):
-        defaults = {
-            "lr": lr,
-            "beta2_decay": beta2_decay,
-            "eps": eps,
-            "d": d,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

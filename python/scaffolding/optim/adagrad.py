@@ -1,6 +1,6 @@
 """Adagrad."""
 
-from .optimizer import RuleOptimizer, _refuse
+from .optimizer import RuleOptimizer
 
 
 class Adagrad(RuleOptimizer):
@@ -26,17 +26,4 @@ class Adagrad(RuleOptimizer):
         differentiable=False,
         fused=None,
     ):
-        _refuse("Adagrad", differentiable=differentiable)
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "eps": eps,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

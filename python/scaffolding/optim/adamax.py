@@ -1,6 +1,6 @@
 """Adamax."""
 
-from .optimizer import RuleOptimizer, _refuse
+from .optimizer import RuleOptimizer
 
 
 class Adamax(RuleOptimizer):
@@ -26,16 +26,4 @@ class Adamax(RuleOptimizer):
         differentiable=False,
         capturable=False,
     ):
-        _refuse("Adamax", capturable=capturable, differentiable=differentiable)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

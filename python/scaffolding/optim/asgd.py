@@ -1,6 +1,6 @@
 """ASGD."""
 
-from .optimizer import RuleOptimizer, _refuse
+from .optimizer import RuleOptimizer
 
 
 class ASGD(RuleOptimizer):
@@ -26,17 +26,4 @@ class ASGD(RuleOptimizer):
         differentiable=False,
         capturable=False,
     ):
-        _refuse("ASGD", capturable=capturable, differentiable=differentiable)
-        defaults = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

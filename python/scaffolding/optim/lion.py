@@ -22,11 +22,4 @@ class Lion(RuleOptimizer):
         *,
         maximize=False,
     ):
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

@@ -1,6 +1,6 @@
 """NAdam."""
 
-from .optimizer import RuleOptimizer, _refuse
+from .optimizer import RuleOptimizer
 
 
 class NAdam(RuleOptimizer):
@@ -27,18 +27,4 @@ class NAdam(RuleOptimizer):
         capturable=False,
         differentiable=False,
     ):
-        _refuse("NAdam", capturable=capturable, differentiable=differentiable)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

@@ -340,6 +340,13 @@ class RuleOptimizer(Optimizer):
             cls._check = staticmethod(getattr(_core, f"_{cls._rule}_check"))
             cls._check_state = staticmethod(getattr(_core, f"_{cls._rule}_check_state"))
 
+    def _begin(self, given):
+        """The work of a constructor whose arguments, its locals(), are the parameters and the options."""
+        defaults = {name: value for name, value in given.items() if name not in ("self", "params")}
+        _refuse(self._rule, **{o: defaults.get(o) for o in ("capturable", "differentiable")})
+        self._check(defaults)
+        super().__init__(given["params"], defaults)
+
     def _check_group(self, group):
         self._check(group)
 

@@ -1,6 +1,6 @@
 """RAdam."""
 
-from .optimizer import RuleOptimizer, _refuse
+from .optimizer import RuleOptimizer
 
 
 class RAdam(RuleOptimizer):
@@ -27,17 +27,4 @@ class RAdam(RuleOptimizer):
         capturable=False,
         differentiable=False,
     ):
-        _refuse("RAdam", capturable=capturable, differentiable=differentiable)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

@@ -1,6 +1,6 @@
 """RMSprop."""
 
-from .optimizer import RuleOptimizer, _refuse
+from .optimizer import RuleOptimizer
 
 
 class RMSprop(RuleOptimizer):
@@ -27,18 +27,4 @@ class RMSprop(RuleOptimizer):
         maximize=False,
         differentiable=False,
     ):
-        _refuse("RMSprop", capturable=capturable, differentiable=differentiable)
-        defaults = {
-            "lr": lr,
-            "alpha": alpha,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "centered": centered,
-            "capturable": capturable,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())

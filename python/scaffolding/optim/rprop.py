@@ -1,6 +1,6 @@
 """Rprop."""
 
-from .optimizer import RuleOptimizer, _refuse
+from .optimizer import RuleOptimizer
 
 
 class Rprop(RuleOptimizer):
@@ -24,15 +24,4 @@ class Rprop(RuleOptimizer):
         maximize=False,
         differentiable=False,
     ):
-        _refuse("Rprop", capturable=capturable, differentiable=differentiable)
-        defaults = {
-            "lr": lr,
-            "etas": etas,
-            "step_sizes": step_sizes,
-            "capturable": capturable,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        self._check(defaults)
-        super().__init__(params, defaults)
+        self._begin(locals())
