@@ -19,7 +19,7 @@ TEST(PeakMemory, IsTheMostSinceItBegan) {
   const PeakMemory peak;
   const int64_t before = peak.host();
   EXPECT_GT(before, 1 << 20);
-  use(2 * kBytes);
+  use(3 * kBytes);  // more than is asked for: where the system keeps the old peak, pages may be reclaimed in between
   EXPECT_GE(peak.host(), before + kBytes);
   EXPECT_EQ(peak.device(), 0);
 }
