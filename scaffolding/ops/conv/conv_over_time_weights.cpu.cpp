@@ -74,8 +74,8 @@ template <class S, int F> static void add_tiles(const Gradient<S>& g, int64_t fr
         const int64_t place = (first + i) % places, time = (first + i) / places % times,
                       n = (first + i) / places / times;
         part = min64(end - i, places - place);
-        transform_video<S, F>(g.x, g.places, n, frame + time * F - g.lead, place, part, 0, in, v + i * x_row, x_row,
-                              x_plane);
+        transform_video<S, F, true>(g.x, g.places, n, frame + time * F - g.lead, place, part, 0, in, v + i * x_row,
+                                    x_row, x_plane);
         transform_gradients<S, F>(g.dy, g.places, n, frame + time * F, place, part, m + i * dy_row, dy_row, dy_plane);
       }
     });

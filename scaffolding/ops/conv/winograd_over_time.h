@@ -146,8 +146,8 @@ struct Places {
 };
 
 // v[(i * kLinesOf + line) * plane + tile * row + c] of so many tiles from `first` on and channels c0 .. c0 + depth,
-// where point i is over F + 2 frames of picture n from `frame` on.
-template <class S, int F>
+// where point i is over F + 2 frames of picture n from `frame` on. kAhead: what the next tile reads comes to L2.
+template <class S, int F, bool kAhead = false>
 [[gnu::noinline]] static void transform_video(const Video& x, const Places& places, int64_t n, int64_t frame,
                                               int64_t first, int64_t count, int64_t c0, int64_t depth, float* v,
                                               int64_t row, int64_t plane) {
@@ -172,6 +172,10 @@ template <class S, int F>
         const int64_t at = origin + (r * x.width + q) * x.channels + c;
         vf d[F + 2], b[F + 2];
         if (inside) {
+          if constexpr (kAhead) {
+#pragma GCC unroll 6
+            for (int f = 0; f < F + 2; ++f) __builtin_prefetch(base[f] + at + S::kStep * x.channels, 0, 2);
+          }
 #pragma GCC unroll 6
           for (int f = 0; f < F + 2; ++f) d[f] = load(base[f] + at);
         } else {

@@ -242,10 +242,12 @@ SF_OP(outer, "input, vec2").doc("All products of two vectors' elements: [len(inp
 SF_OP(addmm, "input, mat1, mat2, beta=1, alpha=1")
     .doc("beta * input + alpha * (mat1 @ mat2).")
     .like("torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)")
+    .inplace()
     .kernels(gemm);
 SF_OP(baddbmm, "input, batch1, batch2, beta=1, alpha=1")
     .doc("beta * input + alpha * bmm(batch1, batch2).")
     .like("torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)")
+    .inplace()
     .kernels(gemm);
 SF_OP(linear, "input, weight, bias=None")
     .doc("input[..., K] @ weight[N, K]^T + bias[N].")
