@@ -2,7 +2,9 @@
 #pragma once
 #include <cmath>
 
+#include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/schedulers/scheduler.h"
+#include "scaffolding/diffusion/schedulers/scheduling_ddpm.h"
 
 namespace sf::diffusion {
 
@@ -82,6 +84,36 @@ template <class Config> void take_names_of_others(Config& config) {
   if (config.algorithm_type == "deis") config.algorithm_type = "dpmsolver++";
   if (config.solver_type == "logrho" || config.solver_type == "bh1" || config.solver_type == "bh2")
     config.solver_type = "midpoint";
+}
+
+// What all solvers of several steps refuse.
+template <class Config> void check_solver(const char* who, const Config& config, int64_t most_order) {
+  check_betas(who, config);
+  SF_CHECK(config.solver_order >= 1 && config.solver_order <= most_order, who, ": solver_order must be from 1 to ",
+           most_order, ", got ", config.solver_order);
+  SF_CHECK(config.flow_shift > 0 && std::isfinite(config.flow_shift), who, ": flow_shift must be positive, got ",
+           config.flow_shift);
+  check_clipping(who, 1, config.dynamic_thresholding_ratio, config.sample_max_value);
+  sigma_curve(who, config.use_karras_sigmas, config.use_exponential_sigmas, config.use_beta_sigmas);
+}
+
+// What DPM-Solvers do besides, of one step or several; their algorithm_type is checked before.
+template <class Config> void check_dpm_solver(const char* who, const Config& config) {
+  const bool original = config.algorithm_type.ends_with("++");
+  check_one_of(who, "solver_type", config.solver_type, {"midpoint", "heun"});
+  if (original) {
+    check_one_of(who, "prediction_type", config.prediction_type,
+                 {"epsilon", "sample", "v_prediction", "flow_prediction"});
+  } else {
+    check_one_of(who, "prediction_type", config.prediction_type, {"epsilon", "sample", "v_prediction"});
+  }
+  check_one_of(who, "final_sigmas_type", config.final_sigmas_type, {"zero", "sigma_min"});
+  check_one_of(who, "time_shift_type", config.time_shift_type, {"exponential"});
+  if (config.variance_type) check_variance_type(who, *config.variance_type);
+  SF_CHECK(original || config.final_sigmas_type != "zero", who,
+           ": final_sigmas_type=zero needs dpmsolver++ or sde-dpmsolver++, got algorithm_type=", config.algorithm_type,
+           "; pass final_sigmas_type=sigma_min");
+  SF_CHECK(!std::isnan(config.lambda_min_clipped), who, ": lambda_min_clipped must be a number, got NaN");
 }
 
 // t shifted by mu: alpha = e^mu (exponential) or mu (linear) in alpha / (alpha + 1 / t - 1).

@@ -46,9 +46,7 @@ Fields DEISMultistepConfig::fields() {
 }
 
 DEISMultistepScheduler::DEISMultistepScheduler(DEISMultistepConfig config) : config_(std::move(config)) {
-  check_betas(kName, config_);
-  SF_CHECK(config_.solver_order >= 1 && config_.solver_order <= 3, kName, ": solver_order must be 1, 2 or 3, got ",
-           config_.solver_order);
+  check_solver(kName, config_, 3);
   // Names of other solvers in configs that are shared between schedulers.
   if (config_.algorithm_type == "dpmsolver" || config_.algorithm_type == "dpmsolver++") config_.algorithm_type = "deis";
   for (auto* other : {"midpoint", "heun", "bh1", "bh2"})
@@ -59,10 +57,6 @@ DEISMultistepScheduler::DEISMultistepScheduler(DEISMultistepConfig config) : con
                {"epsilon", "sample", "v_prediction", "flow_prediction"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_one_of(kName, "time_shift_type", config_.time_shift_type, {"exponential"});
-  SF_CHECK(config_.flow_shift > 0 && std::isfinite(config_.flow_shift), kName, ": flow_shift must be positive, got ",
-           config_.flow_shift);
-  check_clipping(kName, 1, config_.dynamic_thresholding_ratio, config_.sample_max_value);
-  sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
   set_up_levels(config_, false, config_.use_flow_sigmas, config_.solver_order);
 }
 

@@ -35,28 +35,10 @@ Fields DPMSolverSinglestepConfig::fields() {
 
 DPMSolverSinglestepScheduler::DPMSolverSinglestepScheduler(DPMSolverSinglestepConfig config)
     : config_(std::move(config)) {
-  check_betas(kName, config_);
-  SF_CHECK(config_.solver_order >= 1 && config_.solver_order <= 3, kName, ": solver_order must be 1, 2 or 3, got ",
-           config_.solver_order);
+  check_solver(kName, config_, 3);
   take_names_of_others(config_);
   check_one_of(kName, "algorithm_type", config_.algorithm_type, {"dpmsolver", "dpmsolver++", "sde-dpmsolver++"});
-  check_one_of(kName, "solver_type", config_.solver_type, {"midpoint", "heun"});
-  const bool original = config_.algorithm_type.ends_with("++");
-  if (original)
-    check_one_of(kName, "prediction_type", config_.prediction_type,
-                 {"epsilon", "sample", "v_prediction", "flow_prediction"});
-  else check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
-  check_one_of(kName, "final_sigmas_type", config_.final_sigmas_type, {"zero", "sigma_min"});
-  check_one_of(kName, "time_shift_type", config_.time_shift_type, {"exponential"});
-  if (config_.variance_type) check_variance_type(kName, *config_.variance_type);
-  SF_CHECK(original || config_.final_sigmas_type != "zero", kName,
-           ": final_sigmas_type=zero needs dpmsolver++ or sde-dpmsolver++, got algorithm_type=", config_.algorithm_type,
-           "; pass final_sigmas_type=sigma_min");
-  SF_CHECK(config_.flow_shift > 0 && std::isfinite(config_.flow_shift), kName, ": flow_shift must be positive, got ",
-           config_.flow_shift);
-  SF_CHECK(!std::isnan(config_.lambda_min_clipped), kName, ": lambda_min_clipped must be a number, got NaN");
-  check_clipping(kName, 1, config_.dynamic_thresholding_ratio, config_.sample_max_value);
-  sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
+  check_dpm_solver(kName, config_);
   set_up_levels(config_, false, config_.use_flow_sigmas, config_.solver_order);
 }
 

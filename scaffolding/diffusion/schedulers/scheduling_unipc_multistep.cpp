@@ -68,9 +68,7 @@ Fields UniPCMultistepConfig::fields() {
 }
 
 UniPCMultistepScheduler::UniPCMultistepScheduler(UniPCMultistepConfig config) : config_(std::move(config)) {
-  check_betas(kName, config_);
-  SF_CHECK(config_.solver_order >= 1 && config_.solver_order <= kMostOrder, kName, ": solver_order must be from 1 to ",
-           kMostOrder, ", got ", config_.solver_order);
+  check_solver(kName, config_, kMostOrder);
   // Names of other solvers in configs that are shared between schedulers.
   if (config_.solver_type == "midpoint" || config_.solver_type == "heun" || config_.solver_type == "logrho")
     config_.solver_type = "bh2";
@@ -89,11 +87,7 @@ UniPCMultistepScheduler::UniPCMultistepScheduler(UniPCMultistepConfig config) : 
   SF_CHECK(!config_.shift_terminal || config_.use_flow_sigmas, kName, ": shift_terminal needs use_flow_sigmas");
   SF_CHECK(!config_.shift_terminal || (*config_.shift_terminal >= 0 && *config_.shift_terminal < 1), kName,
            ": shift_terminal must be at least 0 and below 1, got ", config_.shift_terminal.value_or(0));
-  SF_CHECK(config_.flow_shift > 0 && std::isfinite(config_.flow_shift), kName, ": flow_shift must be positive, got ",
-           config_.flow_shift);
-  check_clipping(kName, 1, config_.dynamic_thresholding_ratio, config_.sample_max_value);
   check_sigma_range(kName, config_.sigma_min, config_.sigma_max);
-  sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
   set_up_levels(config_, config_.rescale_betas_zero_snr, config_.use_flow_sigmas, config_.solver_order);
 }
 
