@@ -20,6 +20,19 @@ struct Refusal {
   std::string_view op, says;
 };
 constexpr Refusal kNeedTheHost[] = {
+    {"fractional_max_pool2d_with_indices",
+     "fractional_max_pool2d_with_indices: placing windows by the values of _random_samples is not allowed while a CUDA "
+     "graph is captured"},
+    {"fractional_max_pool3d_with_indices",
+     "fractional_max_pool3d_with_indices: placing windows by the values of _random_samples is not allowed while a CUDA "
+     "graph is captured"},
+    {"gru_sequence",
+     "gru_sequence: reading batch_sizes (on the CPU it may be) is not allowed while a CUDA graph is captured"},
+    {"lstm_sequence",
+     "lstm_sequence: reading batch_sizes (on the CPU it may be) is not allowed while a CUDA graph is captured"},
+    {"rnn_sequence",
+     "rnn_sequence: reading batch_sizes (on the CPU it may be) is not allowed while a CUDA graph is captured"},
+    {"bincount", "bincount: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
     // by a mask
     {"index", "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
     {"index_put", "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
@@ -31,6 +44,9 @@ constexpr Refusal kNeedTheHost[] = {
     {"repeat_interleave",
      "repeat_interleave: a result whose shape depends on the values of repeats is not allowed while a CUDA graph is "
      "captured"},
+    {"unique", "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
+    {"unique_consecutive",
+     "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
 };
 
 struct CudnnScope {

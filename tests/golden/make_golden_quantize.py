@@ -1,16 +1,25 @@
 """Golden file of quantised storage: what bitsandbytes (on the CPU) and PyTorch's float8 conversions give.
 
 Usage: /path/to/python-with-torch-and-bitsandbytes tests/golden/make_golden_quantize.py
-Writes quantize.safetensors, made with bitsandbytes 0.50.2 and torch 2.15; tests/python/ops/test_quantize.py compares.
+Writes quantize.safetensors.gz and quantized_layers.safetensors.gz, made with bitsandbytes 0.50.2 and torch 2.15;
+tests/python/ops/test_quantize.py and tests/python/models/test_quantized_files.py compare.
 """
 
+import gzip
 import pathlib
 
 import bitsandbytes.functional as F
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 HERE = pathlib.Path(__file__).parent
+
+
+def write(name, tensors):
+    packed = gzip.compress(save({k: v.contiguous() for k, v in tensors.items()}), mtime=0)
+    (HERE / f"{name}.safetensors.gz").write_bytes(packed)
+
+
 torch.manual_seed(7)
 out = {"nf4_table": F.get_4bit_type("nf4", "cpu"), "dynamic_map": F.create_dynamic_map()}
 for name, shape, dtype in [
@@ -46,7 +55,7 @@ for name, dtype in [("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2)]:
         scale = most / torch.finfo(dtype).max
         q = (x / scale).to(dtype)
         out |= {f"{name}.{how}.scale": scale, f"{name}.{how}.q": q, f"{name}.{how}.numbers": q.float() * scale}
-save_file({k: v.contiguous() for k, v in out.items()}, HERE / "quantize.safetensors")
+write("quantize", out)
 
 # A layer as bitsandbytes saves it, with compressed magnitudes and without.
 import bitsandbytes as bnb  # noqa: E402
@@ -61,4 +70,4 @@ for name, nested in [("nested", True), ("plain", False)]:
     layer = layer.to("cpu")
     layers |= {f"{name}.{k}": v.clone() for k, v in layer.state_dict().items()}
     layers[f"{name}.numbers"] = F.dequantize_4bit(layer.weight.data, layer.weight.quant_state)
-save_file(layers, HERE / "quantized_layers.safetensors")
+write("quantized_layers", layers)

@@ -269,6 +269,17 @@ bool delete_member(PyObject* o, PyObject* name) {
   return false;
 }
 
+// A value that is computed, or none: in the place of a layer's own tensor, past the rules of assignment.
+void place_tensor(nb::handle o, nb::handle name, nb::handle value) {
+  PyModule* self = cast(o.ptr());
+  SF_CHECK_AS(TypeError, is_module(o.ptr()) && self->module && self->native, "_place_tensor: needs a layer");
+  const NativeMember::Kind kind = native_member(*self->module, view(name.ptr())).kind;
+  SF_CHECK_AS(TypeError, kind == NativeMember::Parameter || kind == NativeMember::Buffer, "_place_tensor: '",
+              view(name.ptr()), "' is not a tensor of the layer");
+  native_slot(self, name.ptr()) = value.is_none() ? Tensor() : tensor_of(value.ptr());
+  if (self->shown) erase(self->shown, name.ptr());
+}
+
 void set_native(nb::handle o, nb::handle name, nb::handle value) {  // for the live tables of members (nn/members.py)
   if (!assign_member(o.ptr(), name.ptr(), value.ptr()))
     raise(PyExc_KeyError, "'" + name_of(name.ptr()) + "' is not a member");
@@ -318,6 +329,7 @@ void bind_members(nb::module_& m) {
       },
       nb::arg("name"));
   module_method("_set_member", &set_native, nb::arg("name"), nb::arg("value").none());
+  m.def("_place_tensor", &place_tensor, nb::arg("module"), nb::arg("name"), nb::arg("value").none());
   m.def("_register_buffer_type",
         [](nb::handle type) { g_buffer_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
 }

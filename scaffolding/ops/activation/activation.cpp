@@ -93,6 +93,13 @@ Tensor threshold(const Tensor& input, double threshold, double value) {
                wrapped(is_floating(input.dtype()) ? Scalar(value) : Scalar(int64_t(value))), input);
 }
 
+Tensor rrelu(const Tensor& input, double lower, double upper, bool training, const Generator& generator) {
+  check_input("rrelu", input);
+  SF_CHECK(lower <= upper, "rrelu: lower must not be above upper, got ", lower, " and ", upper);
+  if (!training) return leaky_relu(input, (lower + upper) / 2);
+  return where(gt(input, wrapped(0)), input, input * uniform_(empty_like(input), lower, upper, generator));
+}
+
 Tensor softmin(const Tensor& input, int64_t dim, std::optional<DType> dtype) {
   check_input("softmin", input);
   return softmax(-input, dim, dtype);
@@ -145,6 +152,10 @@ SF_OP(threshold, "input, threshold, value")
     .doc("input, but value where input <= threshold.")
     .like("torch.nn.functional.threshold")
     .inplace();
+SF_OP(rrelu, "input, lower=0.125, upper=0.3333333333333333, training=False, generator=None")
+    .doc("input where positive, elsewhere times a slope drawn from [lower, upper) in training, else their mean.")
+    .inplace()
+    .random();
 SF_OP(softmin, "input, dim, dtype=None").doc("softmax of -input.").like("torch.nn.functional.softmin");
 SF_OP(gumbel_softmax, "logits, tau=1.0, hard=False, eps=1e-10, dim=-1, generator=None")
     .doc("A differentiable sample from the distribution with these logits over dim; eps is not used.")

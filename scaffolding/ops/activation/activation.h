@@ -19,6 +19,10 @@ Tensor tanhshrink(const Tensor& input);                                 // input
 Tensor softshrink(const Tensor& input, double lambd = 0.5);             // towards 0 by lambd, 0 within it
 Tensor hardshrink(const Tensor& input, double lambd = 0.5);             // 0 where |input| <= lambd
 Tensor threshold(const Tensor& input, double threshold, double value);  // value where input <= threshold
+// input where positive, elsewhere input times a slope: drawn for each element from [lower, upper) in training, else
+// their mean (Xu et al. 2015).
+Tensor rrelu(const Tensor& input, double lower = 1. / 8, double upper = 1. / 3, bool training = false,
+             const Generator& generator = {});
 Tensor softmin(const Tensor& input, int64_t dim, std::optional<DType> dtype = {});
 // Samples from a distribution over dim with the given logits (Jang et al. 2016): softmax((logits + Gumbel noise) /
 // tau), or with `hard` its one-hot maximum, whose gradient is that of the softmax.

@@ -74,6 +74,12 @@ SF_OP_TEST(softmin) {
   sample(randn({2, 3, 4}), 0);
   rejects("dim", randn({3}), 2);
 }
+SF_OP_TEST(rrelu) {
+  sample(distinct({4, 5}));
+  sample(distinct({5, 4}).transpose(0, 1), 0.1, 0.3, true);
+  sample(randn({0, 3}), 0.1, 0.3, true);
+  rejects("lower must not be above upper", randn({3}), 0.5, 0.25);
+}
 SF_OP_TEST(gumbel_softmax) {
   sample(randn({4, 5}));
   sample(randn({4, 5}), 0.5, true, 1e-10, 0).no_grad();  // the value is one-hot, its gradient the softmax's
@@ -94,6 +100,15 @@ TEST(activation, logsigmoid_is_exact_far_from_zero) {
   EXPECT_EQ(y[0].item(), -1000);
   EXPECT_EQ(y[1].item(), 0);
   EXPECT_NEAR(y[2].item() / -std::exp(-50.0), 1, 1e-12);
+}
+
+TEST(activation, rrelu_draws_slopes_in_training_and_takes_their_mean_elsewhere) {
+  Tensor x = full({500}, -2.0), y = rrelu(x, 0.25, 0.5, true);
+  EXPECT_GT(amin(y).item(), -1.0 - 1e-6);
+  EXPECT_LT(amax(y).item(), -0.5 + 1e-6);
+  EXPECT_GT(amax(y).item() - amin(y).item(), 0.3) << "each element has a slope of its own";
+  EXPECT_EQ(rrelu(x, 0.25, 0.5).to_vector(), leaky_relu(x, 0.375).to_vector());
+  EXPECT_EQ(rrelu(-x, 0.25, 0.5, true).to_vector(), (-x).to_vector());
 }
 
 TEST(activation, gumbel_samples_are_torchs) {

@@ -83,16 +83,34 @@ Tensor dropout3d(const Tensor& input, double p, bool training, const Generator& 
   return drop_channels("dropout3d", input, p, training, generator, 4);
 }
 
-Tensor alpha_dropout(const Tensor& input, double p, bool training, const Generator& generator) {
-  check_defined("alpha_dropout", "input", input);
-  check_floating("alpha_dropout", "input", input);
-  SF_CHECK(p >= 0 && p <= 1, "alpha_dropout: p must be between 0 and 1, got ", p);
+namespace {
+// Of blocks of input with one draw each; mask_dims as above.
+Tensor alpha_drop(const char* op, const Tensor& input, double p, bool training, const Generator& generator,
+                  int64_t mask_dims) {
+  SF_CHECK(p >= 0 && p <= 1, op, ": p must be between 0 and 1, got ", p);
   if (p == 0 || !training || input.numel() == 0) return input;
   if (p == 1) return input * 0.0;
   constexpr double alpha = 1.7580993408473766;  // selu's limit towards -inf, negated
   double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
-  Tensor kept = bernoulli_(empty_like(input), wrapped(1 - p), generator);
+  Shape size = input.shape();
+  for (int64_t i = std::max<int64_t>(mask_dims, 0); i < size.size(); ++i) size[i] = 1;
+  Tensor mask = mask_dims < 0 ? empty_like(input) : empty(size, input.dtype(), input.device());
+  Tensor kept = bernoulli_(mask, wrapped(1 - p), generator);
   return input * (kept * a) + ((kept - 1) * (alpha * a) + alpha * a * p);
+}
+}  // namespace
+
+Tensor alpha_dropout(const Tensor& input, double p, bool training, const Generator& generator) {
+  check_defined("alpha_dropout", "input", input);
+  check_floating("alpha_dropout", "input", input);
+  return alpha_drop("alpha_dropout", input, p, training, generator, -1);
+}
+Tensor feature_alpha_dropout(const Tensor& input, double p, bool training, const Generator& generator) {
+  const char* op = "feature_alpha_dropout";
+  check_defined(op, "input", input);
+  check_floating(op, "input", input);
+  SF_CHECK(input.ndim() >= 2, op, ": input must have at least 2 dimensions, got ", input.shape());
+  return alpha_drop(op, input, p, training, generator, 2);
 }
 
 SF_OP(dropout, "input, p=0.5, training=True, generator=None")
@@ -118,6 +136,9 @@ SF_OP(dropout3d, "input, p=0.5, training=True, generator=None")
 
 SF_OP(alpha_dropout, "input, p=0.5, training=False, generator=None")
     .doc("dropout for selu networks: dropped elements become selu's lowest value; mean and variance stay.")
+    .random();
+SF_OP(feature_alpha_dropout, "input, p=0.5, training=False, generator=None")
+    .doc("alpha_dropout of whole channels of input[N, C, ...].")
     .random();
 
 namespace {

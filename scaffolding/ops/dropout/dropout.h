@@ -16,5 +16,8 @@ Tensor feature_dropout(const Tensor& input, double p = 0.5, bool training = true
 // Dropped elements become selu's lowest value, and all are scaled and shifted so that mean 0 and variance 1 stay
 // (Klambauer et al. 2017).
 Tensor alpha_dropout(const Tensor& input, double p = 0.5, bool training = false, const Generator& generator = {});
+// The same for whole channels of input[N, C, ...].
+Tensor feature_alpha_dropout(const Tensor& input, double p = 0.5, bool training = false,
+                             const Generator& generator = {});
 
 }  // namespace sf

@@ -27,6 +27,13 @@ SF_OP_TEST(alpha_dropout) {
   rejects("p must be between 0 and 1", randn({3}), 1.5);
   rejects("must be a floating-point tensor", randint(0, 5, {3}));
 }
+SF_OP_TEST(feature_alpha_dropout) {
+  sample(randn({3, 4, 5}), 0.3, true);
+  sample(randn({3, 4, 2, 2}));
+  sample(randn({3, 4}), 1.0, true);
+  rejects("p must be between 0 and 1", randn({3, 3}), 1.5);
+  rejects("at least 2 dimensions", randn({3}));
+}
 SF_OP_TEST(feature_dropout) {
   sample(randn({3, 4, 2, 2, 2, 2}), 0.4);
   rejects("at least 2 dimensions", randn({3}));
@@ -70,6 +77,19 @@ TEST(dropout_mask, alpha_dropout_gives_torchs_numbers) {
   // torch 2.15, manual_seed(2)
   const std::vector<double> want{-1.059548, -0.191622, -1.059548, 0.238854, -1.059548, 0.66933, 0.884568, 1.099807};
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y[i], want[i], 2e-6);
+}
+
+TEST(dropout_mask, feature_alpha_dropout_keeps_or_drops_whole_channels) {
+  Tensor y = sf::feature_alpha_dropout(sf::ones({40, 5, 6}), 0.4, true);
+  Tensor channels = y.reshape({200, 6});
+  int64_t dropped = 0;
+  for (int64_t c = 0; c < 200; ++c) {
+    std::vector<double> values = channels[c].to_vector();
+    EXPECT_EQ(values, std::vector<double>(6, values[0]));
+    dropped += values[0] < 0;
+  }
+  EXPECT_GT(dropped, 40);
+  EXPECT_LT(dropped, 120);
 }
 
 TEST(dropout_mask, the_gradient_uses_the_same_mask) {
