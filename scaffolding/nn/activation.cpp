@@ -40,7 +40,15 @@ Tensor CELU::forward(const Tensor& x) const {
 Tensor Hardtanh::forward(const Tensor& x) const {
   return applied("hardtanh_", x, inplace, [&](const Tensor& t) { return hardtanh(t, min_val, max_val); });
 }
+Tensor Threshold::forward(const Tensor& x) const {
+  return applied("threshold_", x, inplace, [&](const Tensor& t) { return sf::threshold(t, threshold, value); });
+}
+Tensor RReLU::forward(const Tensor& x) const {
+  return applied("rrelu_", x, inplace, [&](const Tensor& t) { return rrelu(t, lower, upper, training); });
+}
 
+Tensor Hardshrink::forward(const Tensor& x) const { return hardshrink(x, lambd); }
+Tensor Softshrink::forward(const Tensor& x) const { return softshrink(x, lambd); }
 Tensor Tanh::forward(const Tensor& x) const { return tanh(x); }
 Tensor Sigmoid::forward(const Tensor& x) const { return sigmoid(x); }
 Tensor LogSigmoid::forward(const Tensor& x) const { return logsigmoid(x); }
@@ -87,6 +95,14 @@ std::string CELU::extra_repr() const { return "alpha=" + text(alpha) + (inplace 
 std::string Hardtanh::extra_repr() const {
   return "min_val=" + text(min_val) + ", max_val=" + text(max_val) + (inplace ? ", inplace=True" : "");
 }
+std::string Hardshrink::extra_repr() const { return text(lambd); }
+std::string Softshrink::extra_repr() const { return text(lambd); }
+std::string Threshold::extra_repr() const {
+  return "threshold=" + text(threshold) + ", value=" + text(value) + (inplace ? ", inplace=True" : "");
+}
+std::string RReLU::extra_repr() const {
+  return "lower=" + text(lower) + ", upper=" + text(upper) + (inplace ? ", inplace=True" : "");
+}
 std::string GELU::extra_repr() const { return "approximate=" + quoted(approximate); }
 std::string Softplus::extra_repr() const { return "beta=" + text(beta) + ", threshold=" + text(threshold); }
 std::string GLU::extra_repr() const { return "dim=" + text(dim); }
@@ -128,6 +144,28 @@ SF_LAYER(LeakyReLU, "negative_slope=0.01, inplace=False",
     .doc("input where positive, else negative_slope * input.")
     .with(inplace_fields<LeakyReLU>)
     .field<&LeakyReLU::negative_slope>("negative_slope");
+SF_LAYER(Hardshrink, "lambd=0.5", [](Number lambd) { return std::make_unique<Hardshrink>(lambd); })
+    .doc("0 where |input| <= lambd.")
+    .forward<&Hardshrink::forward>("input")
+    .field<&Hardshrink::lambd>("lambd");
+SF_LAYER(Softshrink, "lambd=0.5", [](Number lambd) { return std::make_unique<Softshrink>(lambd); })
+    .doc("input moved towards 0 by lambd, 0 within it.")
+    .forward<&Softshrink::forward>("input")
+    .field<&Softshrink::lambd>("lambd");
+SF_LAYER(Threshold, "threshold, value, inplace=False",
+         [](Number threshold, Number value, bool inplace) {
+           return std::make_unique<Threshold>(threshold, value, inplace);
+         })
+    .doc("value where input <= threshold.")
+    .with(inplace_fields<Threshold>)
+    .field<&Threshold::threshold>("threshold")
+    .field<&Threshold::value>("value");
+SF_LAYER(RReLU, "lower=0.125, upper=0.3333333333333333, inplace=False",
+         [](Number lower, Number upper, bool inplace) { return std::make_unique<RReLU>(lower, upper, inplace); })
+    .doc("input where positive, else times a slope drawn from [lower, upper) in training, their mean elsewhere.")
+    .with(inplace_fields<RReLU>)
+    .field<&RReLU::lower>("lower")
+    .field<&RReLU::upper>("upper");
 SF_LAYER(ELU, "alpha=1.0, inplace=False",
          [](Number alpha, bool inplace) { return std::make_unique<ELU>(alpha, inplace); })
     .doc("input where positive, else alpha * (exp(input) - 1).")

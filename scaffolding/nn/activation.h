@@ -67,6 +67,35 @@ struct Hardtanh : InplaceActivation {
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };
+struct Hardshrink : Module {
+  Number lambd;
+  SF_MODULE(Hardshrink)
+  explicit Hardshrink(Number l = 0.5) : lambd(l) {}
+  Tensor forward(const Tensor& input) const;
+  std::string extra_repr() const override;
+};
+struct Softshrink : Module {
+  Number lambd;
+  SF_MODULE(Softshrink)
+  explicit Softshrink(Number l = 0.5) : lambd(l) {}
+  Tensor forward(const Tensor& input) const;
+  std::string extra_repr() const override;
+};
+struct Threshold : InplaceActivation {
+  Number threshold, value;
+  SF_MODULE(Threshold)
+  Threshold(Number t, Number v, bool in_place = false) : InplaceActivation(in_place), threshold(t), value(v) {}
+  Tensor forward(const Tensor& input) const;
+  std::string extra_repr() const override;
+};
+struct RReLU : InplaceActivation {
+  Number lower, upper;  // of the slope, drawn in training
+  SF_MODULE(RReLU)
+  explicit RReLU(Number low = 1. / 8, Number high = 1. / 3, bool in_place = false)
+      : InplaceActivation(in_place), lower(low), upper(high) {}
+  Tensor forward(const Tensor& input) const;
+  std::string extra_repr() const override;
+};
 struct GELU : Module {
   std::string approximate;  // "none" or "tanh"
   SF_MODULE(GELU)

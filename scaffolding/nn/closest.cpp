@@ -26,13 +26,15 @@ static size_t edits(std::string_view a, std::string_view b, size_t limit) {
 std::string closest(std::string_view name, const std::vector<std::string>& candidates) {
   std::string best;
   size_t least = std::max<size_t>(name.size() / 3, 2) + 1;  // further away is another name
+  bool best_is_inside = false;
   for (auto& c : candidates) {
-    // One name inside the other: a lost or added prefix ("module.").
+    // One name inside the other: a lost or added prefix ("module."). One edit is as near, and likelier.
     bool inside = !c.empty() && (name.ends_with(c) || c.ends_with(name));
-    size_t n = inside ? std::min<size_t>(1, least - 1) : edits(name, c, least);
-    if (n < least) {
+    size_t n = inside ? std::min<size_t>(1, least - 1) : edits(name, c, least + best_is_inside);
+    if (n < least || (n == least && best_is_inside && !inside)) {
       least = n;
       best = c;
+      best_is_inside = inside;
     }
     if (least == 0) break;
   }

@@ -24,6 +24,9 @@ Tensor Dropout3d::forward(const Tensor& x) const { return placed(x, dropout3d(x,
 Tensor AlphaDropout::forward(const Tensor& x) const {
   return placed(x, alpha_dropout(x, p.to_double(), training), inplace);
 }
+Tensor FeatureAlphaDropout::forward(const Tensor& x) const {
+  return placed(x, feature_alpha_dropout(x, p.to_double(), training), inplace);
+}
 
 template <class T> static std::unique_ptr<T> make(Scalar p, bool inplace) { return std::make_unique<T>(p, inplace); }
 template <class T> static LayerEntry& fields(LayerEntry& e) {
@@ -45,5 +48,8 @@ SF_LAYER(Dropout3d, "p=0.5, inplace=False", &make<Dropout3d>)
 SF_LAYER(AlphaDropout, "p=0.5, inplace=False", &make<AlphaDropout>)
     .doc("Dropout that keeps mean and variance, for SELU networks.")
     .with(fields<AlphaDropout>);
+SF_LAYER(FeatureAlphaDropout, "p=0.5, inplace=False", &make<FeatureAlphaDropout>)
+    .doc("AlphaDropout of whole channels of input[N, C, ...].")
+    .with(fields<FeatureAlphaDropout>);
 
 }  // namespace sf::nn

@@ -22,6 +22,7 @@ SF_DROPOUT(Dropout1d)
 SF_DROPOUT(Dropout2d)
 SF_DROPOUT(Dropout3d)
 SF_DROPOUT(AlphaDropout)
+SF_DROPOUT(FeatureAlphaDropout)
 #undef SF_DROPOUT
 
 }  // namespace sf::nn

@@ -78,18 +78,18 @@ Tensor PairwiseDistance::forward(const Tensor& a, const Tensor& b) const {
 // ---- registration. size_average and reduce are torch's old words for reduction.
 
 using OptionalBool = std::optional<bool>;
-static std::string how(OptionalBool size_average, OptionalBool reduce, const std::string& reduction) {
+std::string reduction_of(OptionalBool size_average, OptionalBool reduce, const std::string& reduction) {
   if (!size_average && !reduce) return reduction;
   return !reduce.value_or(true) ? "none" : size_average.value_or(true) ? "mean" : "sum";
 }
 template <class T>
 static std::unique_ptr<T> make_loss(OptionalBool size_average, OptionalBool reduce, std::string reduction) {
-  return std::make_unique<T>(how(size_average, reduce, reduction));
+  return std::make_unique<T>(reduction_of(size_average, reduce, reduction));
 }
 template <class T>
 static std::unique_ptr<T> make_margin(double margin, OptionalBool size_average, OptionalBool reduce,
                                       std::string reduction) {
-  return std::make_unique<T>(margin, how(size_average, reduce, reduction));
+  return std::make_unique<T>(margin, reduction_of(size_average, reduce, reduction));
 }
 template <class T> static LayerEntry& loss_fields(LayerEntry& e) {
   return e.forward<&T::forward>("input, target").template field<&Loss::reduction>("reduction");
@@ -108,7 +108,7 @@ SF_LAYER(SoftMarginLoss, kLoss, &make_loss<SoftMarginLoss>)
     .with(loss_fields<SoftMarginLoss>);
 SF_LAYER(SmoothL1Loss, "size_average=None, reduce=None, reduction='mean', beta=1.0",
          [](OptionalBool size_average, OptionalBool reduce, std::string reduction, double beta) {
-           return std::make_unique<SmoothL1Loss>(how(size_average, reduce, reduction), beta);
+           return std::make_unique<SmoothL1Loss>(reduction_of(size_average, reduce, reduction), beta);
          })
     .doc("Quadratic below beta, linear above.")
     .with(loss_fields<SmoothL1Loss>)
@@ -122,8 +122,8 @@ SF_LAYER(CrossEntropyLoss,
          "weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', label_smoothing=0.0",
          [](Tensor weight, OptionalBool size_average, int64_t ignore_index, OptionalBool reduce, std::string reduction,
             double label_smoothing) {
-           return std::make_unique<CrossEntropyLoss>(weight, ignore_index, how(size_average, reduce, reduction),
-                                                     label_smoothing);
+           return std::make_unique<CrossEntropyLoss>(weight, ignore_index,
+                                                     reduction_of(size_average, reduce, reduction), label_smoothing);
          })
     .doc("Cross entropy of logits [N, C, ...] with class numbers [N, ...] or probabilities [N, C, ...].")
     .with(loss_fields<CrossEntropyLoss>)
@@ -132,26 +132,27 @@ SF_LAYER(CrossEntropyLoss,
 SF_LAYER(NLLLoss, "weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'",
          [](Tensor weight, OptionalBool size_average, int64_t ignore_index, OptionalBool reduce,
             std::string reduction) {
-           return std::make_unique<NLLLoss>(weight, ignore_index, how(size_average, reduce, reduction));
+           return std::make_unique<NLLLoss>(weight, ignore_index, reduction_of(size_average, reduce, reduction));
          })
     .doc("Negative log likelihood of log-probabilities [N, C, ...] at class numbers [N, ...].")
     .with(loss_fields<NLLLoss>)
     .field<&NLLLoss::ignore_index>("ignore_index");
 SF_LAYER(BCELoss, "weight=None, size_average=None, reduce=None, reduction='mean'",
          [](Tensor weight, OptionalBool size_average, OptionalBool reduce, std::string reduction) {
-           return std::make_unique<BCELoss>(weight, how(size_average, reduce, reduction));
+           return std::make_unique<BCELoss>(weight, reduction_of(size_average, reduce, reduction));
          })
     .doc("Binary cross entropy of probabilities.")
     .with(loss_fields<BCELoss>);
 SF_LAYER(BCEWithLogitsLoss, "weight=None, size_average=None, reduce=None, reduction='mean', pos_weight=None",
          [](Tensor weight, OptionalBool size_average, OptionalBool reduce, std::string reduction, Tensor pos_weight) {
-           return std::make_unique<BCEWithLogitsLoss>(weight, how(size_average, reduce, reduction), pos_weight);
+           return std::make_unique<BCEWithLogitsLoss>(weight, reduction_of(size_average, reduce, reduction),
+                                                      pos_weight);
          })
     .doc("Binary cross entropy of logits.")
     .with(loss_fields<BCEWithLogitsLoss>);
 SF_LAYER(KLDivLoss, "size_average=None, reduce=None, reduction='mean', log_target=False",
          [](OptionalBool size_average, OptionalBool reduce, std::string reduction, bool log_target) {
-           return std::make_unique<KLDivLoss>(how(size_average, reduce, reduction), log_target);
+           return std::make_unique<KLDivLoss>(reduction_of(size_average, reduce, reduction), log_target);
          })
     .doc("target * (log target - input), input being log-probabilities.")
     .with(loss_fields<KLDivLoss>)
@@ -172,7 +173,8 @@ SF_LAYER(CosineEmbeddingLoss, "margin=0.0, size_average=None, reduce=None, reduc
 SF_LAYER(TripletMarginLoss, "margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None, reduction='mean'",
          [](double margin, double p, double eps, bool swap, OptionalBool size_average, OptionalBool reduce,
             std::string reduction) {
-           return std::make_unique<TripletMarginLoss>(margin, p, eps, swap, how(size_average, reduce, reduction));
+           return std::make_unique<TripletMarginLoss>(margin, p, eps, swap,
+                                                      reduction_of(size_average, reduce, reduction));
          })
     .doc("max(0, distance(anchor, positive) - distance(anchor, negative) + margin).")
     .forward<&TripletMarginLoss::forward>("anchor, positive, negative")
@@ -184,7 +186,7 @@ SF_LAYER(TripletMarginLoss, "margin=1.0, p=2.0, eps=1e-6, swap=False, size_avera
 SF_LAYER(PoissonNLLLoss, "log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction='mean'",
          [](bool log_input, bool full, OptionalBool size_average, double eps, OptionalBool reduce,
             std::string reduction) {
-           return std::make_unique<PoissonNLLLoss>(log_input, full, eps, how(size_average, reduce, reduction));
+           return std::make_unique<PoissonNLLLoss>(log_input, full, eps, reduction_of(size_average, reduce, reduction));
          })
     .doc("Negative log likelihood of counts under a Poisson distribution of rate input, or exp(input) where log_input.")
     .forward<&PoissonNLLLoss::forward>("log_input, target")
@@ -194,7 +196,7 @@ SF_LAYER(PoissonNLLLoss, "log_input=True, full=False, size_average=None, eps=1e-
     .field<&PoissonNLLLoss::eps>("eps");
 SF_LAYER(MultiLabelSoftMarginLoss, "weight=None, size_average=None, reduce=None, reduction='mean'",
          [](Tensor weight, OptionalBool size_average, OptionalBool reduce, std::string reduction) {
-           return std::make_unique<MultiLabelSoftMarginLoss>(weight, how(size_average, reduce, reduction));
+           return std::make_unique<MultiLabelSoftMarginLoss>(weight, reduction_of(size_average, reduce, reduction));
          })
     .doc("Binary cross entropy of logits [N, C] with targets of 0 and 1, the mean over C.")
     .with(loss_fields<MultiLabelSoftMarginLoss>);

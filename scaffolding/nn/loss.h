@@ -9,6 +9,9 @@ struct Loss : Module {
   explicit Loss(const char* name, const std::string& reduction);
 };
 
+// torch's old words for reduction: "none" without reduce, "sum" without size_average; else reduction.
+std::string reduction_of(std::optional<bool> size_average, std::optional<bool> reduce, const std::string& reduction);
+
 #define SF_LOSS(Type)                                                    \
   struct Type : Loss {                                                   \
     SF_MODULE(Type)                                                      \

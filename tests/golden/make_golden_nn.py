@@ -2,7 +2,7 @@
 output and gradients.
 
 Usage: /path/to/python-with-torch tests/golden/make_golden_nn.py
-Writes nn.json.gz (cases, reprs, keys) and nn.safetensors (numbers, thinned to 40 values a tensor) beside this file.
+Writes nn.json.gz (cases, reprs, keys) and nn.safetensors.gz (numbers, thinned to 40 values a tensor) beside this file.
 tests/python/nn/test_nn_golden.py evaluates the same expressions with Scaffolding; the random numbers are the same, so
 that inputs need no storing.
 """
@@ -13,7 +13,7 @@ import math
 import pathlib
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 HERE = pathlib.Path(__file__).parent
@@ -222,22 +222,43 @@ CASES = [
     ("nn.GaussianNLLLoss(full=True, eps=0.5, reduction='none')", "randn(3, 4), randn(3, 4), randn(3, 4).exp()"),
     ("nn.MultiLabelSoftMarginLoss()", "randn(3, 4), randint(0, 2, (3, 4))"),
     ("nn.MultiLabelSoftMarginLoss(torch.arange(1.0, 5.0), reduction='sum')", "randn(3, 4), randint(0, 2, (3, 4))"),
+    ("nn.EmbeddingBag(9, 4)", "randint(0, 9, (2, 5))"),
+    (
+        "nn.EmbeddingBag(9, 4, mode='sum', padding_idx=-2, include_last_offset=True)",
+        "randint(0, 9, (7,)), torch.tensor([0, 3, 3, 7]), randn(7)",
+    ),
+    ("nn.EmbeddingBag(9, 4, max_norm=1.0, norm_type=1.0, mode='max')", "randint(0, 9, (6,)), torch.tensor([0, 2])"),
+    (
+        "nn.CTCLoss()",
+        "randn(7, 2, 4).log_softmax(2), randint(1, 4, (2, 3)), torch.tensor([7, 6]), torch.tensor([3, 2])",
+    ),
+    (
+        "nn.CTCLoss(1, 'sum', zero_infinity=True)",
+        "randn(4, 2, 3).log_softmax(2), torch.tensor([0, 2, 2, 2, 2]), torch.tensor([4, 4]), torch.tensor([2, 3])",
+    ),
 ]
 
 
-def thinned(t):
+def thinned(t, kept):
     flat = t.detach().reshape(-1)
-    if flat.numel() <= KEPT:
+    if flat.numel() <= kept:
         return flat.clone()
-    return flat[[i * (flat.numel() - 1) // (KEPT - 1) for i in range(KEPT)]].clone()
+    return flat[[i * (flat.numel() - 1) // (kept - 1) for i in range(kept)]].clone()
 
 
-def run(number, layer, inputs, kwargs=""):
+def listed(outputs):
+    """Tensors of nested tuples, absent ones left out."""
+    if isinstance(outputs, tuple):
+        return [t for o in outputs for t in listed(o)]
+    return [] if outputs is None else [outputs]
+
+
+def run(number, kept, layer, inputs, kwargs=""):
     scope = {"nn": nn, "torch": torch, "randn": torch.randn, "randint": torch.randint}
     evaluate, expression = layer.startswith("eval:"), layer.removeprefix("eval:")
     torch.manual_seed(number)
     module = eval(expression, scope)
-    numbers = {f"initial.{k}": thinned(v) for k, v in module.state_dict().items()}
+    numbers = {f"initial.{k}": thinned(v, kept) for k, v in module.state_dict().items()}
     text = repr(module)
     keys = {k: list(v.shape) for k, v in module.state_dict().items()}
     module.train(not evaluate)
@@ -246,39 +267,53 @@ def run(number, layer, inputs, kwargs=""):
     trained = [a.is_floating_point() and not bool((a.abs() == 1).all()) for a in arguments]
     leaves = [a.detach().requires_grad_() if t else a for a, t in zip(arguments, trained)]
     # in-place layers must not write a leaf; `* 1` is the same for all
-    outputs = module(*[a * 1 if a.requires_grad else a for a in leaves], **eval(f"dict({kwargs})", scope))
-    outputs = [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if o is not None]
+    outputs = listed(module(*[a * 1 if a.requires_grad else a for a in leaves], **eval(f"dict({kwargs})", scope)))
     total = 0
     for i, y in enumerate(outputs):
-        numbers[f"output.{i}"] = thinned(y)
+        numbers[f"output.{i}"] = thinned(y, kept)
         if y.requires_grad:
             total = total + (y * torch.cos(torch.arange(y.numel(), dtype=y.dtype) + i).reshape(y.shape)).sum()
     if torch.is_tensor(total):
         total.backward()
     for i, a in enumerate(leaves):
         if a.requires_grad and a.grad is not None:
-            numbers[f"input.{i}"] = thinned(a.grad)
+            numbers[f"input.{i}"] = thinned(a.grad, kept)
     for name, p in module.named_parameters():
         if p.grad is not None:
-            numbers[f"gradient.{name}"] = thinned(p.grad)
+            numbers[f"gradient.{name}"] = thinned(p.grad, kept)
     for name, b in module.named_buffers():
-        numbers[f"buffer.{name}"] = thinned(b)
+        numbers[f"buffer.{name}"] = thinned(b, kept)
     case = {"layer": layer, "inputs": inputs, "kwargs": kwargs, "repr": text, "keys": keys, "numbers": sorted(numbers)}
     return case, {f"{number}.{k}": v for k, v in numbers.items()}
 
 
-def main():
+def joined(entry, numbers):
+    """All numbers of a case as one tensor, in the order of their names; the case gets their sizes."""
+    parts = [numbers[f"{entry['number']}.{k}"].double() for k in entry["numbers"]]
+    entry["sizes"] = [len(t) for t in parts]
+    whole = torch.cat(parts)
+    return whole if (whole.float().double() != whole).any() else whole.float()
+
+
+def write(name, described, kept=KEPT, join=False):
+    """Writes <name>.json.gz and <name>.safetensors.gz of a list of cases, numbers thinned to `kept` values a tensor;
+    join: those of a case in one tensor, which takes less room."""
     torch.set_num_threads(1)
     cases, tensors = [], {}
-    for number, case in enumerate(CASES):
-        entry, numbers = run(number, *case)
+    for number, case in enumerate(described):
+        entry, numbers = run(number, kept, *case)
         cases.append(entry)
         assert all(math.isfinite(v) for t in numbers.values() for v in t.double().tolist()), case
-        tensors.update(numbers)
-    text = json.dumps({"torch": torch.__version__, "kept": KEPT, "cases": cases}, indent=1) + "\n"
-    (HERE / "nn.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    save_file(tensors, HERE / "nn.safetensors", metadata={"torch": torch.__version__})
+        if join:
+            entry["number"] = number
+            tensors[str(number)] = joined(entry, numbers)
+        else:
+            tensors.update(numbers)
+    text = json.dumps({"torch": torch.__version__, "kept": kept, "cases": cases}, indent=1) + "\n"
+    (HERE / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    packed = gzip.compress(save(tensors, metadata={"torch": torch.__version__}), mtime=0)
+    (HERE / f"{name}.safetensors.gz").write_bytes(packed)
 
 
 if __name__ == "__main__":
-    main()
+    write("nn", CASES)

@@ -1,14 +1,14 @@
 """Neural networks: modules, layers, parameters and the functional ops."""
 
-from importlib import import_module
-
 from .. import _core
-from . import functional, init, utils
+from .._later import later
+from . import functional, init
 from .parameter import Buffer, Parameter
 from .module import Module
+from . import utils
 from .quantize import quantize_
-from .container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from .transformer import TransformerEncoder
+from .container import Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .transformer import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder
 from . import parallel
 from .parallel import DataParallel
 
@@ -31,6 +31,43 @@ def _embedding_from_pretrained(
 _core._layer_Embedding.from_pretrained = classmethod(_embedding_from_pretrained)
 
 
+def _embedding_bag_from_pretrained(
+    cls,
+    embeddings,
+    freeze=True,
+    max_norm=None,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """An EmbeddingBag over given values[num_embeddings, embedding_dim], not trained unless freeze=False."""
+    if embeddings.dim() != 2:
+        raise ValueError("Embeddings parameter is expected to be 2-dimensional")
+    rows, columns = embeddings.shape
+    options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset, padding_idx)
+    bag = cls(rows, columns, *options)
+    bag.weight.requires_grad_(not freeze)
+    return bag
+
+
+_core._layer_EmbeddingBag.from_pretrained = classmethod(_embedding_bag_from_pretrained)
+
+
+_ctc_loss_of_tensors = _core._layer_CTCLoss.forward
+
+
+def _ctc_loss(self, log_probs, targets, input_lengths, target_lengths):
+    """The loss of log_probs[T, N, C] (or [T, C]) and targets [N, S] or joined; lengths may be tuples."""
+    lengths = functional._lengths(input_lengths), functional._lengths(target_lengths)
+    return _ctc_loss_of_tensors(self, log_probs, targets, *lengths)
+
+
+_core._layer_CTCLoss.forward = _ctc_loss
+
+
 def _reset_running_stats(self):
     """Running means 0, variances 1 and no batches, where there are such."""
     if self.running_mean is not None:
@@ -43,10 +80,28 @@ for _name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "In
     globals()[_name].reset_running_stats = _reset_running_stats
 
 
-def __getattr__(name):
-    """nn.video, which stands on the models that stand on this package."""
-    if name == "video":
-        return import_module(".video", __name__)
-    from .._missing import missing
+class NLLLoss2d(NLLLoss):  # noqa: F821  (a registered layer)
+    """NLLLoss, under the name of old programs."""
 
-    raise missing(__name__, name)
+
+# video stands on the models that stand on this package.
+_LATER = {
+    "SyncBatchNorm": "sync_batch_norm",
+    "attention": None,
+    "grad": None,
+    "video": None,
+    "LinearCrossEntropyLoss": "linear_cross_entropy",
+    "LinearCrossEntropyOptions": "linear_cross_entropy",
+    "AdaptiveLogSoftmaxWithLoss": "adaptive",
+    "TripletMarginWithDistanceLoss": "triplet",
+    "UninitializedBuffer": "lazy",
+    "UninitializedParameter": "lazy",
+    "LazyLinear": "lazy",
+}
+_LATER |= {name: "recurrent" for name in "GRU LSTM RNN GRUCell LSTMCell RNNBase RNNCell RNNCellBase".split()}
+_LATER |= {
+    f"Lazy{kind}{dims}d": "lazy"
+    for kind in ("BatchNorm", "Conv", "ConvTranspose", "InstanceNorm")
+    for dims in (1, 2, 3)
+}
+__getattr__, __dir__ = later(__name__, _LATER)

@@ -134,6 +134,15 @@ def _renumber(container):
         _replace(container, items)
 
 
+class Container(Module):
+    """A module with the given modules as children: the name of old programs; Module and ModuleDict do the same."""
+
+    def __init__(self, **kwargs):
+        super().__init__()
+        for name, module in kwargs.items():
+            self.add_module(name, module)
+
+
 class ModuleList(Module):
     """A list whose modules are children named "0", "1", ..."""
 

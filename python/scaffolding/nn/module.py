@@ -314,7 +314,7 @@ def __getstate__(self):
                 module.training,
                 {name: getattr(module, name) for name in _core._layer_fields(module)},
                 {
-                    name: getattr(module, name)
+                    name: None if name in module.__dict__.get("_computed_members", ()) else getattr(module, name)
                     for kind in ("parameters", "buffers")
                     for name in _core._member_names(module, kind)
                 },

@@ -14,16 +14,12 @@ import scaffolding.nn.functional as F
 TORCH = json.loads((folders.GOLDEN / "functional.json").read_text())
 
 # What we have not, on purpose: rare, or for hardware and number formats of other projects.
-ABSENT = set(
-    """affine_grid conv_tbc ctc_loss embedding_bag feature_alpha_dropout fractional_max_pool2d
-    fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices grid_sample grouped_mm
-    linear_cross_entropy local_response_norm lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d max_unpool3d
-    multi_margin_loss multilabel_margin_loss native_channel_shuffle pdist rrelu rrelu_ scaled_addmm scaled_addmm_
-    scaled_grouped_mm scaled_mm triplet_margin_with_distance_loss""".split()
-)
+ABSENT = set("grouped_mm scaled_addmm scaled_addmm_ scaled_grouped_mm scaled_mm".split())
 # Arguments that ours lack: a place to write into, and one without a meaning.
 WITHOUT = {
     "normalize": {"out"},
+    "fractional_max_pool2d_with_indices": {"return_indices"},
+    "fractional_max_pool3d_with_indices": {"return_indices"},
     "max_pool1d_with_indices": {"return_indices"},
     "max_pool2d_with_indices": {"return_indices"},
     "max_pool3d_with_indices": {"return_indices"},

@@ -12,17 +12,30 @@ from folders import GOLDEN
 import scaffolding as sf
 from scaffolding import nn
 
-FILE = json.loads(gzip.decompress((GOLDEN / "nn.json.gz").read_bytes()))
-CASES = FILE["cases"]
+FILES = {
+    name: json.loads(gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes()))
+    for name in ("nn", "nn_recurrent", "nn_margins", "nn_parametrized")
+}
+CASES = [(name, number, case) for name, file in FILES.items() for number, case in enumerate(file["cases"])]
 
 
 @pytest.fixture(scope="module")
-def numbers():
-    return read_safetensors(GOLDEN / "nn.safetensors")
+def numbers_of():
+    return {name: apart(read_safetensors(GOLDEN / f"{name}.safetensors.gz"), file) for name, file in FILES.items()}
+
+
+def apart(tensors, file):
+    """Numbers by name; some files hold those of a case in one tensor."""
+    numbers = dict(tensors)
+    for i, case in enumerate(file["cases"]):
+        if "sizes" in case:
+            parts = np.split(numbers.pop(str(i)), np.cumsum(case["sizes"])[:-1])
+            numbers.update((f"{i}.{name}", part) for name, part in zip(case["numbers"], parts))
+    return numbers
 
 
 def read_safetensors(path):
-    data = path.read_bytes()
+    data = gzip.decompress(path.read_bytes())
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     types = {"F32": np.float32, "F64": np.float64, "I64": np.int64}
@@ -34,13 +47,9 @@ def read_safetensors(path):
     return out
 
 
-def thinned(t):
+def thinned(t, kept):
     flat = t.detach().reshape(-1).numpy()
-    return (
-        flat
-        if flat.size <= FILE["kept"]
-        else flat[[i * (flat.size - 1) // (FILE["kept"] - 1) for i in range(FILE["kept"])]]
-    )
+    return flat if flat.size <= kept else flat[[i * (flat.size - 1) // (kept - 1) for i in range(kept)]]
 
 
 def close(got, want, what, tolerance=1e-5):
@@ -50,9 +59,16 @@ def close(got, want, what, tolerance=1e-5):
     assert worst <= tolerance * scale, f"{what}: off by {worst:.2e} at a scale of {scale:.2e}"
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda i: CASES[i]["layer"].replace("nn.", ""))
-def test_layer(number, numbers):
-    case = CASES[number]
+def tensors_of(outputs):
+    """Tensors of nested tuples, absent ones left out."""
+    if isinstance(outputs, tuple):
+        return [t for o in outputs for t in tensors_of(o)]
+    return [] if outputs is None else [outputs]
+
+
+@pytest.mark.parametrize("name, number, case", CASES, ids=[case["layer"].replace("nn.", "") for _, _, case in CASES])
+def test_layer(name, number, case, numbers_of):
+    numbers, kept = numbers_of[name], FILES[name]["kept"]
     scope = {"nn": nn, "torch": sf, "randn": sf.randn, "randint": sf.randint}
     evaluate, expression = case["layer"].startswith("eval:"), case["layer"].removeprefix("eval:")
     sf.manual_seed(number)
@@ -62,9 +78,9 @@ def test_layer(number, numbers):
     assert list(state) == list(case["keys"])
     assert repr(module) == case["repr"]
     # normal numbers are torch's bit for bit only where the processor has FMA
-    normal = "Embedding" in expression or "bias_kv" in expression
+    normal = "Embedding" in expression or "bias_kv" in expression or name == "nn_parametrized"
     for key, value in state.items():
-        close(thinned(value), numbers[f"{number}.initial.{key}"], f"initial {key}", 1e-6 if normal else 0)
+        close(thinned(value, kept), numbers[f"{number}.initial.{key}"], f"initial {key}", 1e-6 if normal else 0)
     module.train(not evaluate)
     arguments = list(eval(f"({case['inputs']},)", scope))
     leaves = [
@@ -72,10 +88,10 @@ def test_layer(number, numbers):
         for a in arguments
     ]
     outputs = module(*[a * 1 if a.requires_grad else a for a in leaves], **eval(f"dict({case['kwargs']})", scope))
-    outputs = [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if o is not None]
+    outputs = tensors_of(outputs)
     total = 0
     for i, y in enumerate(outputs):
-        close(thinned(y), numbers[f"{number}.output.{i}"], f"output {i}")
+        close(thinned(y, kept), numbers[f"{number}.output.{i}"], f"output {i}")
         if y.requires_grad:
             total = total + (y * sf.cos(sf.arange(y.numel(), dtype=y.dtype) + i).reshape(y.shape)).sum()
     if isinstance(total, sf.Tensor):
@@ -84,20 +100,20 @@ def test_layer(number, numbers):
     for i, a in enumerate(leaves):
         if a.requires_grad and a.grad is not None:
             found.add(f"input.{i}")
-            close(thinned(a.grad), numbers[f"{number}.input.{i}"], f"gradient of input {i}")
+            close(thinned(a.grad, kept), numbers[f"{number}.input.{i}"], f"gradient of input {i}")
     for name, p in module.named_parameters():
         if p.grad is not None:
             found.add(f"gradient.{name}")
-            close(thinned(p.grad), numbers[f"{number}.gradient.{name}"], f"gradient of {name}")
+            close(thinned(p.grad, kept), numbers[f"{number}.gradient.{name}"], f"gradient of {name}")
     for name, b in module.named_buffers():
         found.add(f"buffer.{name}")
-        close(thinned(b), numbers[f"{number}.buffer.{name}"], f"buffer {name}")
+        close(thinned(b, kept), numbers[f"{number}.buffer.{name}"], f"buffer {name}")
     assert sorted(found) == case["numbers"]
 
 
 def test_every_layer_is_covered():
     """A layer that no case names is a layer nobody compares with PyTorch."""
-    text = " ".join(case["layer"] for case in CASES)
+    text = " ".join(case["layer"] for _, _, case in CASES)
     # a part of MultiheadAttention
     ours = {name for name in sf._core._layer_names} - {"NonDynamicallyQuantizableLinear"}
     # AlphaDropout: its formula and random numbers are ops/dropout's, compared there. Quantised layers: with
