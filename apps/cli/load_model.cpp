@@ -49,6 +49,9 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline = loaded.pipeline;
   if (!s.vae.empty()) diffusion::replace_vae(*pipeline, vae_loaded_from(s.vae), {.dtype = dtype});
   const auto& family = diffusion::pipeline_entry(pipeline->name()).family_name;
+  SF_CHECK_AS(NotSupported, diffusion::pipeline_entry(pipeline->name()).its_task != diffusion::Task::Unconditional,
+              command, ": '", s.model, "' makes pictures without being told what; in Python: DiffusionPipeline",
+              ".from_pretrained('", s.model, "')().images[0].save('picture.png')");
   auto can = [&](diffusion::Task task) { return diffusion::find_pipeline(family, task) != nullptr; };
   auto task = std::find_if(tasks.begin(), tasks.end(), can);
   const auto& entry =

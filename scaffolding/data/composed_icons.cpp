@@ -36,6 +36,7 @@ void CompositionOptions::check(const std::string& who) const {
   check_share("detail_dropout", detail_dropout);
   check_share("variation_probability", variation_probability);
   check_share("mirror_probability", mirror_probability);
+  check_share("row_freedom", row_freedom);
   check_share("gradient_probability", gradient_probability);
   SF_CHECK(pair_probability + count_probability <= 1, who,
            ": pair_probability and count_probability must be 1 at most together, got ", pair_probability, " and ",
@@ -140,8 +141,9 @@ std::optional<Tensor> ComposedIcons::row(const std::vector<IconPart>& parts, con
     }
     const CutIcon& icon = icons.back();
     IconPose pose{.x = 0, .y = size / 2};
-    pose.scale = size * between(least, most, random) / double(std::max(icon.width, icon.height));
-    pose.y += (random.uniform() - 0.5) * kCentred * (size - double(icon.height) * pose.scale);
+    const double side = most + options_.row_freedom * (between(least, most, random) - most);
+    pose.scale = size * side / double(std::max(icon.width, icon.height));
+    pose.y += options_.row_freedom * (random.uniform() - 0.5) * kCentred * (size - double(icon.height) * pose.scale);
     pose.mirrored = random.uniform() < options_.mirror_probability && can_be_flipped(icons_->icon(parts[i].icon));
     free -= double(icon.width) * pose.scale;
     poses.push_back(pose);
@@ -155,7 +157,8 @@ std::optional<Tensor> ComposedIcons::row(const std::vector<IconPart>& parts, con
   for (size_t i = 0; i < parts.size(); ++i) {
     const double width = double(icons[i].width) * poses[i].scale;
     x += free * rooms[i] / all + (i > 0 ? kGap * size : 0);
-    poses[i].x = x + width / 2;
+    const double middle = size * (double(i) + 0.5) / double(parts.size());
+    poses[i].x = middle + options_.row_freedom * (x + width / 2 - middle);  // none overlap in between either
     x += width;
     canvas.put(icons[i], poses[i]);
   }

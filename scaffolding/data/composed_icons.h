@@ -22,6 +22,9 @@ struct CompositionOptions {
   // turned in hue by up to `hue_jitter` degrees (half of those that no colour names). The others stand as they are.
   double variation_probability = 0.5;
   double rotation = 6, smallest = 0.88, hue_jitter = 12;
+  // How far icons of a row leave the middles of equal parts and one size for random places and sizes: 0 is not at all,
+  // which is far easier to learn.
+  double row_freedom = 1;
   double mirror_probability = 0.1;     // of what is the same thing mirrored, varied or in a row
   double gradient_probability = 0.05;  // that the background goes from a colour to another; besides the icons' own
   int64_t background_jitter = 8;       // levels of 255 by which a named background with a hue may differ from it
@@ -46,8 +49,8 @@ class ComposedIcons final : public Dataset {
   Sample get(int64_t index, SampleRandom& random) const override;
   std::string sample_name(int64_t index) const override { return icons_->sample_name(index); }
 
-  // Icons side by side, from left to right, apart from each other, in random sizes: uint8 [3, size, size]. Absent where
-  // a part cannot be put into its colour. 1 to 4 parts.
+  // Icons side by side, from left to right, apart from each other, as `row_freedom` has it: uint8 [3, size, size].
+  // Absent where a part cannot be put into its colour. 1 to 4 parts.
   std::optional<Tensor> row(const std::vector<IconPart>& parts, const IconGround& ground, SampleRandom& random) const;
   // One icon, varied or as in the data: uint8 [3, size, size]. Absent where it cannot be put into its colour.
   std::optional<Tensor> single(const IconPart& part, const IconGround& ground, bool varied, SampleRandom& random) const;

@@ -149,6 +149,27 @@ TEST_F(ComposedIconsTest, pairs_stand_side_by_side_in_the_order_of_their_names) 
             (std::set<std::string>{"block, noto", "block and yellow brick, noto", "yellow brick and block, noto"}));
 }
 
+TEST_F(ComposedIconsTest, without_freedom_a_row_stands_in_the_middles_of_equal_parts) {
+  auto options = plain();
+  options.row_freedom = options.mirror_probability = 0;
+  const ComposedIcons composed(icons(), options);
+  std::set<std::vector<uint8_t>> seen;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    SampleRandom random(seed);
+    const Tensor row = composed.row({{0}, {0}}, {}, random)->contiguous();
+    EXPECT_EQ(farthest(row.narrow(2, 0, kSize / 2), row.narrow(2, kSize / 2, kSize / 2)), 0);
+    seen.emplace(row.data<uint8_t>(), row.data<uint8_t>() + row.numel());
+    const Tensor seldom = amin(amin(row.to(kFloat32), {0}), {1}).contiguous();  // of each line, the darkest
+    const auto* p = seldom.data<float>();
+    const auto stands = [](float x) { return x < 200; };
+    const auto above = std::find_if(p, p + kSize, stands) - p;
+    const auto below = std::find_if(std::reverse_iterator(p + kSize), std::reverse_iterator(p), stands) -
+                       std::reverse_iterator(p + kSize);
+    EXPECT_NEAR(double(above), double(below), 1);
+  }
+  EXPECT_EQ(seen.size(), 1u);
+}
+
 TEST_F(ComposedIconsTest, as_many_as_are_counted) {
   auto options = plain();
   options.count_probability = 1;
@@ -224,6 +245,7 @@ TEST_F(ComposedIconsTest, options_that_cannot_be_are_refused) {
   SF_EXPECT_ERROR(ValueError, "must be 1 at most together", with([](auto& o) { o.count_probability = 0.9; }));
   SF_EXPECT_ERROR(ValueError, "must be 1 at most together", with([](auto& o) { o.gradient_probability = 0.6; }));
   SF_EXPECT_ERROR(ValueError, "smallest must be 0.1 to 1, got 0", with([](auto& o) { o.smallest = 0; }));
+  SF_EXPECT_ERROR(ValueError, "row_freedom must be 0 to 1, got 2", with([](auto& o) { o.row_freedom = 2; }));
   SF_EXPECT_ERROR(ValueError, "rotation must be 0 to 180 degrees", with([](auto& o) { o.rotation = -1; }));
   SF_EXPECT_ERROR(ValueError, "background_jitter must be 0 to 255", with([](auto& o) { o.background_jitter = 256; }));
   const ComposedIcons composed(icons());

@@ -17,6 +17,7 @@
 #include "scaffolding/models/transformers/pixart_transformer_2d.h"
 #include "scaffolding/models/transformers/tora_transformer_3d.h"
 #include "scaffolding/models/transformers/transformer_2d.h"
+#include "scaffolding/models/unets/unet_2d.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
 #include "scaffolding/models/unets/unet_3d.h"
 #include "scaffolding/models/upscalers/rrdbnet.h"

@@ -256,7 +256,7 @@ nb::dict plan_of(const LoadPlan& plan) {
   for (auto& c : plan.components) {
     nb::dict step;
     step["name"] = c.name, step["kind"] = kKinds[size_t(c.kind)], step["class_name"] = c.class_name,
-    step["folder"] = c.folder, step["variant"] = c.variant;
+    step["folder"] = c.folder, step["variant"] = c.variant, step["library"] = c.library;
     step["config"] = to_python(c.config);
     steps.append(step);
   }

@@ -249,6 +249,8 @@ class PythonScheduler final : public Scheduler {
     nb::dict keywords;
     const bool draws = takes(step_parameters_, "generator");
     if (o.eta != 0 && takes(step_parameters_, "eta")) keywords["eta"] = o.eta;
+    if (o.use_clipped_model_output && takes(step_parameters_, "use_clipped_model_output"))
+      keywords["use_clipped_model_output"] = true;
     if (draws && o.generator.size() == 1) keywords["generator"] = wrap_generator(o.generator[0]);
     if (draws && o.generator.size() > 1) {
       nb::list all;

@@ -93,6 +93,11 @@ void bind_models(nb::module_& core) {
     return names;
   });
   m.def("field_names", [](const std::string& class_name) { return entry_of(class_name).field_names(); });
+  // {field: default}. Of a class that has no model of all defaults, what the others are is not known: ValueError.
+  m.def("defaults", [](const std::string& class_name) {
+    DefaultDevice nowhere(Device(Device::Meta));
+    return to_python(entry_of(class_name).make(io::Object::container(io::Object::Dict))->config());
+  });
   m.def(
       "make",
       [](nb::handle self, const std::string& class_name, nb::dict config, bool empty) {

@@ -6,6 +6,9 @@ from .guidance import classifier_free_guidance, get_beta_schedule, randn_tensor,
 from .schedulers import *  # noqa: F403
 from .training import TrainingBatch, compute_snr, diffusion_loss, training_batch
 from .video_training import cogvideox_loss
+from . import optimization, training_utils
+from .optimization import *  # noqa: F403
+from .training_utils import EMAModel
 from ..models import *  # noqa: F403
 from . import pipelines
 from .pipelines import *  # noqa: F403

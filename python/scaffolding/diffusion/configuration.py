@@ -103,7 +103,9 @@ class ConfigMixin:
     @classmethod
     def load_config(cls, pretrained_model_name_or_path, subfolder=None):
         """The entries of the config's file in a folder, or of the file itself."""
-        path = os.path.join(os.fspath(pretrained_model_name_or_path), subfolder or "")
+        path = os.fspath(pretrained_model_name_or_path)
+        if subfolder:
+            path = os.path.join(path, subfolder)
         if not os.path.isfile(path):
             path = os.path.join(path, cls.config_name)
         if not os.path.isfile(path):

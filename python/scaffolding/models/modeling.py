@@ -1,6 +1,7 @@
 """ModelMixin: what every model has besides a module's methods: a config, and a folder to live in."""
 
 import os
+import types
 import warnings
 
 from .. import _core, cuda, hub
@@ -46,18 +47,69 @@ def device_argument(who, device, device_map):
     return device_map
 
 
+_fields = {}  # by class: its config's, as the parameters of a signature
+
+
+def _parameters_of(class_name):
+    """The fields of a class's config with their defaults; those of one that cannot do without some, without."""
+    import inspect
+
+    if class_name not in _fields:
+        names, kind = _models.field_names(class_name), inspect.Parameter.POSITIONAL_OR_KEYWORD
+        try:
+            defaults = _models.defaults(class_name)
+        except (TypeError, ValueError):
+            defaults = {}
+        _fields[class_name] = [inspect.Parameter(n, kind, default=defaults.get(n, ...)) for n in names]
+    return _fields[class_name]
+
+
 class _FieldsSignature:
-    """inspect.signature of a class of models: the fields of its config, whose defaults C++ knows."""
+    """inspect.signature of a class of models: the fields of its config."""
 
     def __get__(self, model, cls):
-        if model is not None or cls.__init__ is not ModelMixin.__init__ or not cls._class_name:
+        if model is not None or not isinstance(_found(cls, "__init__"), _FieldsInit) or not cls._class_name:
             return None
         import inspect
 
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature(
-            [inspect.Parameter(n, kind, default=...) for n in _models.field_names(cls._class_name)]
-        )
+        return inspect.Signature(_parameters_of(cls._class_name))
+
+
+def _found(cls, name):
+    return next(vars(c)[name] for c in cls.__mro__ if name in vars(c))
+
+
+class _FieldsInit:
+    """The constructor of all classes of models. Asked for by the class, it shows the fields of the class's config with
+    their defaults, which C++ knows."""
+
+    def __get__(self, model, cls):
+        if model is not None:
+            return types.MethodType(_make, model)
+        if not cls._class_name:
+            return _make
+        import inspect
+
+        def __init__(self, *args, **kwargs):
+            _make(self, *args, **kwargs)
+
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        __init__.__signature__ = inspect.Signature([own, *_parameters_of(cls._class_name)])
+        return __init__
+
+
+def _make(self, *args, **kwargs):
+    names = _models.field_names(self._class_name)
+    if len(args) > len(names):
+        raise TypeError(f"{self._class_name}: takes at most {len(names)} arguments, got {len(args)}")
+    config = dict(zip(names, args))
+    for name, value in kwargs.items():
+        if name in config:
+            raise TypeError(f"{self._class_name}: got several values for '{name}'")
+        if name not in names:
+            raise TypeError(f"{self._class_name}: unexpected keyword argument '{name}'")
+        config[name] = value
+    _models.make(self, self._class_name, config)
 
 
 class ModelMixin(PeftAdapterMixin, OffloadingMixin):
@@ -67,18 +119,7 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
     _class_name = ""  # of the C++ class
     config_name = "config.json"
 
-    def __init__(self, *args, **kwargs):
-        names = _models.field_names(self._class_name)
-        if len(args) > len(names):
-            raise TypeError(f"{self._class_name}: takes at most {len(names)} arguments, got {len(args)}")
-        config = dict(zip(names, args))
-        for name, value in kwargs.items():
-            if name in config:
-                raise TypeError(f"{self._class_name}: got several values for '{name}'")
-            if name not in names:
-                raise TypeError(f"{self._class_name}: unexpected keyword argument '{name}'")
-            config[name] = value
-        _models.make(self, self._class_name, config)
+    __init__ = _FieldsInit()
 
     @property
     def config(self):
@@ -104,10 +145,15 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         ValueError for an impossible one."""
         if not isinstance(config, dict):
             raise TypeError(f"{cls.__name__}.from_config: config must be a dict, got {type(config).__name__}")
-        model = cls.__new__(cls)
-        defaults = [name for name in config.get("_use_default_values", []) if name not in kwargs]
-        _models.make(model, cls._class_name, {**config, **kwargs, "_use_default_values": defaults})
+        model = cls._of_config(config, kwargs)
         model._warn_of_unknown()
+        return model
+
+    @classmethod
+    def _of_config(cls, config, overrides):
+        model = cls.__new__(cls)
+        defaults = [name for name in config.get("_use_default_values", []) if name not in overrides]
+        _models.make(model, cls._class_name, {**config, **overrides, "_use_default_values": defaults})
         return model
 
     def _warn_of_unknown(self):
@@ -362,7 +408,7 @@ def model_class(cls):
     body = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
     body["_class_name"] = cls.__name__
     body["native_forward"] = native.forward
-    body["__init__"] = ModelMixin.__init__
+    body["__init__"] = vars(ModelMixin)["__init__"]
     if "forward" in body:
         body["forward"]._calls_native = True
     made = type(cls.__name__, (*cls.__bases__, native), body)

@@ -50,6 +50,7 @@ AutoencoderKLOutput = output(
 )
 AutoencoderTinyOutput = output("AutoencoderTinyOutput", "latents", doc="latents: [B, C, h, w].")
 DecoderOutput = output("DecoderOutput", "sample", "commit_loss", doc="sample: the decoded pictures [B, C, H, W].")
+UNet2DOutput = output("UNet2DOutput", "sample", doc="sample: the prediction [B, out_channels, H, W].")
 UNet2DConditionOutput = output("UNet2DConditionOutput", "sample", doc="sample: the prediction [B, out_channels, H, W].")
 Transformer2DModelOutput = output("Transformer2DModelOutput", "sample", doc="sample: [B, in_channels, H, W].")
 BaseModelOutput = output(

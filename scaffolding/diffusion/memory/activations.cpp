@@ -227,6 +227,8 @@ AnyOptions options_for_shape(const DiffusionPipeline& pipeline, const CallShape&
     } else if (auto* texts = std::get_if<std::vector<std::string>*>(&field.place)) {
       if (name == "prompt") (*texts)->assign(size_t(shape.batch), "");
       if (name == "trajectory") (*texts)->assign(1, "0,0 1,1");  // steering takes memory too, wherever things go
+    } else if (auto* count = std::get_if<int64_t*>(&field.place)) {
+      if (name == "batch_size") **count = shape.batch;
     } else if (auto* classes = std::get_if<std::vector<int64_t>*>(&field.place)) {
       (*classes)->assign(size_t(shape.batch), 0);
     } else if (auto* picture = std::get_if<Tensor*>(&field.place); picture && field.role != OptionRole::Plain) {

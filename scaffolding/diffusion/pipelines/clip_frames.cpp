@@ -43,7 +43,8 @@ void decode_in_parts(const DiffusionPipeline& pipeline, const Tensor& latents, c
   const auto taken = pipeline.clone();
   for (auto& slot : taken->components())
     if (auto* vae = slot.as<Ref<Autoencoder>>(); vae && *vae) *vae = std::make_shared<TakenInParts>(*vae, take);
-  taken->decoded(latents);
+  const Tensor values = taken->decoded(latents);
+  if (!taken->the_autoencoder()) take({.values = values});
 }
 
 // A frame at a time: what lies between values and bytes is as large as one.

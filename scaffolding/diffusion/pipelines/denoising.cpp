@@ -6,6 +6,7 @@
 #include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/guidance.h"
+#include "scaffolding/diffusion/schedulers/scheduling_flow_match_euler_discrete.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -23,8 +24,23 @@ void StepSchedule::keep(int64_t begin, int64_t end) {
   values = {values.begin() + begin, values.begin() + end};
 }
 
+namespace {
+
+// Flow matching takes what a model predicts for a velocity from noise to signal; a config that was another sampler's
+// says what its model predicts.
+void check_prediction(const char* who, Scheduler& scheduler) {
+  if (std::string_view(scheduler.name()) != FlowMatchEulerDiscreteScheduler::kName) return;
+  const io::Object config = scheduler.config();
+  auto* said = config.find("prediction_type");
+  SF_CHECK(!said || !said->is(io::Object::String) || said->text() == "flow_prediction", who, ": ", scheduler.name(),
+           " is for models that predict flow, and this one's config says prediction_type='", said->text(), "'");
+}
+
+}  // namespace
+
 StepSchedule make_schedule(const char* who, Scheduler& scheduler, const ScheduleOptions& o) {
   SF_CHECK(!o.timesteps || !o.sigmas, who, ": takes timesteps or sigmas, not both");
+  check_prediction(who, scheduler);
   TimestepOptions options{.device = o.device, .timesteps = o.timesteps, .sigmas = o.sigmas};
   if (!o.timesteps && !o.sigmas) options.num_inference_steps = o.num_inference_steps;
   scheduler.set_timesteps(options);

@@ -53,12 +53,9 @@ using OptionFields = std::vector<OptionField>;
 
 OptionFields operator+(OptionFields a, const OptionFields& b);
 
-// The fields that every call has: an options struct has members of these names.
-template <class O> OptionFields fields_of_every_call(O& o) {
+// The fields that every call has, guided or not: an options struct has members of these names.
+template <class O> OptionFields fields_of_every_run(O& o) {
   return {
-      {"num_inference_steps", &o.num_inference_steps, "steps of the scheduler: more take longer"},
-      {"guidance_mode", choice<&guidance_mode, static_cast<const char* (*)(GuidanceMode)>(&name_of)>(&o.guidance_mode),
-       "'batched' calls the denoiser once with both halves, 'sequential' twice with half the memory"},
       {"generator", &o.generator, "one, or one for each picture"},
       {"latents", &o.latents, "unit noise [B, C, h, w] instead of drawing it"},
       {"output_latents", &o.output_latents, "latents instead of pictures"},
@@ -68,6 +65,16 @@ template <class O> OptionFields fields_of_every_call(O& o) {
       {"progress", &o.progress, "told how many steps are done"},
       {"stop", &o.stop, "ends the run between steps"},
   };
+}
+
+// And those of calls with guidance.
+template <class O> OptionFields fields_of_every_call(O& o) {
+  const OptionFields guided{
+      {"num_inference_steps", &o.num_inference_steps, "steps of the scheduler: more take longer"},
+      {"guidance_mode", choice<&guidance_mode, static_cast<const char* (*)(GuidanceMode)>(&name_of)>(&o.guidance_mode),
+       "'batched' calls the denoiser once with both halves, 'sequential' twice with half the memory"},
+  };
+  return guided + fields_of_every_run(o);
 }
 
 // A field from text, as a command line has it: numbers, true and false, choices, lists and pairs of numbers with commas

@@ -173,6 +173,7 @@ void share_components(const DiffusionPipeline& from, DiffusionPipeline& made) {
                ", which a ", made.name(), " needs");
     }
   }
+  made.take_components();
   io::read_fields(made.name(), made.fields(), io::write_fields(const_cast<DiffusionPipeline&>(from).fields()));
   made.advised_guidance_scale = from.advised_guidance_scale;
   made.savings = from.savings, made.placement = from.placement;

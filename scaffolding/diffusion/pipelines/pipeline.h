@@ -32,6 +32,8 @@ class DiffusionPipeline {
   virtual ComponentSlots components() = 0;
   // the other entries of model_index.json, as diffusers' constructor has them
   virtual io::Fields fields() { return {}; }
+  // Its components are there, from files or another pipeline's: what diffusers' constructor makes of them.
+  virtual void take_components() {}
   virtual std::shared_ptr<DiffusionPipeline> clone() const = 0;
   virtual AnyOptions make_options() const = 0;
   // A run of it, before its first step. ValueError for options that contradict each other or do not fit the components.

@@ -107,6 +107,11 @@ ComponentKind component_kind(const PipelineIndex::Row& row) {
 
 namespace {
 
+// Of another library: the full name of the module that it was written in.
+bool is_own_class(const PipelineIndex::Row& row) {
+  return !row.library.empty() && row.library != "diffusers" && row.library != "transformers";
+}
+
 bool has_weights(const std::string& folder, const std::string& library, const std::string& variant) {
   std::error_code error;
   std::string stem = library == "transformers" ? "model" : "diffusion_pytorch_model";
@@ -165,9 +170,16 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
     return std::any_of(slots.begin(), slots.end(),
                        [&](auto& s) { return s.name == name && std::holds_alternative<Unused*>(s.place); });
   };
+  auto is_pythons = [&](const PipelineIndex::Row& row) {
+    return is_own_class(row) && std::any_of(slots.begin(), slots.end(), [&](auto& s) {
+             return s.name == row.name && s.template as<Ref<Scheduler>>();
+           });
+  };
   std::vector<ComponentKind> kinds;  // what checks and describes pictures may be of any class
   for (auto& row : index.rows)
-    kinds.push_back(is_unused(row.name) || row.class_name.empty() ? ComponentKind::None : component_kind(row));
+    kinds.push_back(is_unused(row.name) || row.class_name.empty() ? ComponentKind::None
+                    : is_pythons(row)                             ? ComponentKind::Scheduler
+                                                                  : component_kind(row));
   for (auto& row : index.rows) plan.listed.push_back(row.name);
   bool any_model = false, any_variant = false;
   auto variant_of = [&](const PipelineIndex::Row& row) {
@@ -197,6 +209,7 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
     SF_CHECK(fits(slot, kind), where, ": '", slot.name, "' cannot be a ", row->class_name);
     ComponentSource source{
         .name = slot.name, .kind = kind, .class_name = row->class_name, .folder = in_folder(folder, row->name)};
+    if (is_pythons(*row)) source.library = row->library;
     if (kind == ComponentKind::Model) {
       source.config = models::load_model_config(source.folder);
       source.class_name = models::model_class(row->class_name, source.config);
@@ -317,6 +330,8 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
   for (auto& source : plan.components) {
     auto& slot = *std::find_if(slots.begin(), slots.end(), [&](auto& s) { return s.name == source.name; });
     if (source.kind == ComponentKind::Scheduler) {
+      SF_CHECK_AS(NotSupported, source.library.empty(), plan.entry->name, ": its ", source.name, " is ", source.library,
+                  ".", source.class_name, ", a class of Python, which only Python can load");
       auto made =
           source.folder.empty() ? make_scheduler(source.class_name, source.config) : load_scheduler(source.folder);
       *slot.as<Ref<Scheduler>>() = std::move(made);
@@ -331,6 +346,7 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
                           : models::load_model(source.folder, options, source.class_name));
     }
   }
+  out.pipeline->take_components();
   io::read_fields(plan.entry->name.c_str(), out.pipeline->fields(), plan.config);
   out.pipeline->advised_guidance_scale = plan.guidance_scale;
   return out;

@@ -36,6 +36,7 @@ struct ComponentSource {
   ComponentKind kind = ComponentKind::None;
   std::string class_name;
   std::string folder;   // ""; of a model in the single file, of a scheduler by `config`, of a tokenizer it itself
+  std::string library;  // of a scheduler that is a class of Python: its module; else ""
   std::string variant;  // of its weights, where it has files of that variant
   io::Object config = io::Object::container(io::Object::Dict);  // of a model, what its folder's config.json says
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;       // of a single file: what goes with it

@@ -21,3 +21,5 @@
 #include "scaffolding/diffusion/pipelines/tora/pipeline_tora_image2video.h"
 #include "scaffolding/diffusion/pipelines/tora/training.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory_flow.h"
+#include "scaffolding/diffusion/pipelines/unconditional/pipeline_ddim.h"
+#include "scaffolding/diffusion/pipelines/unconditional/pipeline_ddpm.h"

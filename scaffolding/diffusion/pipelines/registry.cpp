@@ -29,8 +29,13 @@ std::string list_of(const std::vector<const PipelineEntry*>& entries) {
 }  // namespace
 
 namespace {
-constexpr const char* kTasks[] = {"text-to-image",  "image-to-image", "inpainting",
-                                  "class-to-image", "text-to-video",  "image-to-video"};
+constexpr const char* kTasks[] = {"text-to-image",
+                                  "image-to-image",
+                                  "inpainting",
+                                  "class-to-image",
+                                  "text-to-video",
+                                  "image-to-video",
+                                  "unconditional-image-generation"};
 }
 
 const char* name_of(Task task) { return kTasks[size_t(task)]; }

@@ -14,7 +14,15 @@
 
 namespace sf::diffusion {
 
-enum class Task : uint8_t { TextToImage, ImageToImage, Inpainting, ClassToImage, TextToVideo, ImageToVideo };
+enum class Task : uint8_t {
+  TextToImage,
+  ImageToImage,
+  Inpainting,
+  ClassToImage,
+  TextToVideo,
+  ImageToVideo,
+  Unconditional
+};
 const char* name_of(Task task);
 Task task_of(std::string_view name);  // "text-to-image"; ValueError otherwise
 bool makes_clips(Task task);          // else pictures

@@ -4,6 +4,7 @@
 
 #include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/models/autoencoders/tiles.h"
+#include "scaffolding/models/parts/attention_keys.h"
 
 namespace sf::models {
 
@@ -169,16 +170,7 @@ Tensor AutoencoderKL::blend_h(const Tensor& a, Tensor b, int64_t blend_extent) {
   return blend(a, std::move(b), 3, blend_extent);
 }
 
-// Files from before Attention had its names.
-std::string AutoencoderKL::current_key(const std::string& key) const {
-  if (key.find(".attentions.") == std::string::npos) return key;
-  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {".query.", ".to_q."}, {".key.", ".to_k."}, {".value.", ".to_v."}, {".proj_attn.", ".to_out.0."}};
-  for (auto& [old, now] : kNames)
-    if (size_t at = key.find(old); at != std::string::npos)
-      return key.substr(0, at) + std::string(now) + key.substr(at + old.size());
-  return key;
-}
+std::string AutoencoderKL::current_key(const std::string& key) const { return current_attention_key(key); }
 
 SF_MODEL(AutoencoderKL)
     .doc(

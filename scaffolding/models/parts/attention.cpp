@@ -7,7 +7,7 @@
 namespace sf::models {
 
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, const AttendOptions& o) {
-  auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, -1}); };
+  auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, t.size(2) / heads}); };
   auto placed = [&](const Tensor& t, const HeadNorm& norm) {
     const Tensor x = norm(split(t)).transpose(1, 2);
     return o.rotary ? apply_rotary_emb(x, o.rotary->cos, o.rotary->sin, o.rotary->interleaved) : x;

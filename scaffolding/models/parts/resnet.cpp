@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/models/parts/fir_resample.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/models/parts/time_shifts.h"
 #include "scaffolding/nn/streaming/residence.h"
@@ -59,25 +60,32 @@ Tensor norm_silu_conv(const nn::GroupNorm& norm, const nn::Conv2d& conv, const T
 ResnetBlock2D::ResnetBlock2D(int64_t in_channels, int64_t out_channels, const ResnetBlock2DOptions& o)
     : norm1(o.groups, in_channels, o.eps),
       conv1(in_channels, out_channels, 3, {.padding = 1}),
-      norm2(o.groups, out_channels, o.eps),
+      norm2(o.groups_out.value_or(o.groups), out_channels, o.eps),
       dropout(o.dropout),
       conv2(out_channels, out_channels, 3, {.padding = 1}),
       output_scale_factor(o.output_scale_factor),
       scale_shift(o.scale_shift),
-      skip_time_act(o.skip_time_act) {
+      skip_time_act(o.skip_time_act),
+      resample(o.resample),
+      fir(o.fir) {
   if (o.temb_channels) time_emb_proj.emplace(*o.temb_channels, scale_shift ? 2 * out_channels : out_channels);
-  if (in_channels != out_channels) conv_shortcut.emplace(in_channels, out_channels, 1, nn::ConvOptions{});
+  if (o.shortcut || in_channels != out_channels) conv_shortcut.emplace(in_channels, out_channels, 1, nn::ConvOptions{});
 }
 
 bool ResnetBlock2D::takes_shifts() const {
   return time_emb_proj && time_emb_proj->bias && conv1.bias && !scale_shift && !skip_time_act &&
-         is_plain(*time_emb_proj) && is_plain(conv1) && is_plain(norm1);
+         resample == Resample::None && is_plain(*time_emb_proj) && is_plain(conv1) && is_plain(norm1);
 }
 
 Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
   Tensor t, h;
   const TimeShifts* shifts = time_emb_proj && takes_shifts() ? TimeShifts::current(temb) : nullptr;
-  if (shifts && shifts->is_one()) {  // the same for all pictures: with the bias, which a convolution adds anyway
+  if (resample != Resample::None) {
+    t = time_of(nullptr, temb, input.size(0));
+    h = conv1(resampled(norm_silu(norm1, input)));
+    if (t && !scale_shift) h = h + t;
+    input = resampled(input);
+  } else if (shifts && shifts->is_one()) {  // the same for all pictures: with the bias, which a convolution adds anyway
     h = group_norm_silu_conv2d(input, norm1.num_groups, norm1.weight, norm1.bias, conv1.weight,
                                shifts->of(*this).flatten(), {}, norm1.eps);
   } else {
@@ -87,6 +95,11 @@ Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
   if (conv_shortcut && (!is_plain(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input)))
     input = (*conv_shortcut)(input);
   return second_half(h, std::move(input), t);
+}
+
+Tensor ResnetBlock2D::resampled(const Tensor& x) const {
+  if (resample == Resample::Up) return fir ? fir_upsample_2d(x) : interpolate(x, {}, Floats{2, 2});
+  return fir ? fir_downsample_2d(x) : avg_pool2d(x, {2, 2}, {2, 2});
 }
 
 Tensor ResnetBlock2D::with_skip(const Tensor& input, const Tensor& skip, const Tensor& temb) const {

@@ -10,17 +10,25 @@ namespace sf::models {
 
 class TimeShifts;
 
+// What a residual block does to the size of pictures: doubled by repeating pixels, halved by the mean of four.
+enum class Resample : uint8_t { None, Up, Down };
+
 struct ResnetBlock2DOptions {
   std::optional<int64_t> temb_channels;  // absent: takes no time embedding
   int64_t groups = 32;
+  std::optional<int64_t> groups_out;  // of the second norm; absent: groups
   double eps = 1e-6;
   double dropout = 0;
   double output_scale_factor = 1;
   bool scale_shift = false;  // time_embedding_norm "scale_shift": the embedding scales and shifts what is normalised
   bool skip_time_act = false;
+  bool shortcut = false;  // a convolution beside the block where the number of channels stays, too
+  Resample resample = Resample::None;
+  bool fir = false;  // resampled by the filter of fir_resample.h instead
 };
 
-// norm, SiLU, conv, twice, beside a shortcut; a time embedding [B, temb_channels] is added in the middle.
+// norm, SiLU, conv, twice, beside a shortcut; a time embedding [B, temb_channels] is added in the middle. One that
+// resamples does so behind the first SiLU, and to what goes beside.
 struct ResnetBlock2D : nn::Module {
   nn::GroupNorm norm1;
   nn::Conv2d conv1;
@@ -28,9 +36,11 @@ struct ResnetBlock2D : nn::Module {
   nn::GroupNorm norm2;
   nn::Dropout dropout;
   nn::Conv2d conv2;
-  std::optional<nn::Conv2d> conv_shortcut;  // where the number of channels changes
+  std::optional<nn::Conv2d> conv_shortcut;  // where the number of channels changes, or it was asked for
   double output_scale_factor;
   bool scale_shift, skip_time_act;
+  Resample resample;
+  bool fir;
   SF_MODULE(ResnetBlock2D, norm1, conv1, time_emb_proj, norm2, dropout, conv2, conv_shortcut)
 
   ResnetBlock2D(int64_t in_channels, int64_t out_channels, const ResnetBlock2DOptions& options);
@@ -44,6 +54,7 @@ struct ResnetBlock2D : nn::Module {
   bool takes_shifts() const;  // whether TimeShifts may stand in for its time projection
 
  private:
+  Tensor resampled(const Tensor& x) const;
   Tensor time_of(const TimeShifts* shifts, const Tensor& temb, int64_t batch) const;
   Tensor second_half(const Tensor& hidden_states, Tensor shortcut, const Tensor& time) const;
 };

@@ -29,8 +29,13 @@ Transformer2DConfig UNetBlockOptions::transformer(size_t layer) const {
   return c;
 }
 
-Tensor UNetBlock::resnet(size_t i, const Tensor& x, const Tensor& temb) const {
+Tensor ResnetLevel::resnet(size_t i, const Tensor& x, const Tensor& temb) const {
   return run([this, i, temb](const Tensors& in) -> Tensors { return {resnets[i](in[0], temb)}; }, {x})[0];
+}
+
+Tensor ResnetLevel::joined(size_t i, const Tensor& h, const Tensor& skip, const Tensor& temb) const {
+  const nn::WeightsHere here(resnets[i]);  // reads_apart looks at them
+  return resnets[i].reads_apart(h, skip) ? resnets[i].with_skip(h, skip, temb) : resnet(i, cat({h, skip}, 1), temb);
 }
 
 Tensor UNetBlock::attend(size_t i, const Tensor& x, const Tensor& context, const Tensor& mask,
@@ -76,11 +81,7 @@ Tensor UNetUpBlock::forward(const Tensor& hidden_states, const Tensors& skips, c
   SF_CHECK(skips.size() == resnets.size(), type(), ": needs ", resnets.size(), " skips, got ", skips.size());
   Tensor h = hidden_states;
   for (size_t i = 0; i < resnets.size(); ++i) {
-    const Tensor& skip = skips[skips.size() - 1 - i];
-    {
-      const nn::WeightsHere here(resnets[i]);  // reads_apart looks at them
-      h = resnets[i].reads_apart(h, skip) ? resnets[i].with_skip(h, skip, temb) : resnet(i, cat({h, skip}, 1), temb);
-    }
+    h = joined(i, h, skips[skips.size() - 1 - i], temb);
     h = attend(i, h, context, mask, context_mask);
   }
   if (upsamplers)

@@ -26,13 +26,21 @@ struct UNetBlockOptions {
   Transformer2DConfig transformer(size_t layer) const;
 };
 
-// What the levels share: pairs of a residual block and, with cross-attention, a transformer behind it.
-struct UNetBlock : CheckpointedModule {
-  nn::ModuleList<Transformer2DModel> attentions;  // as many as layers, or none
+// What all levels share, of UNets with text and without: residual blocks.
+struct ResnetLevel : CheckpointedModule {
   nn::ModuleList<ResnetBlock2D> resnets;
 
  protected:
   Tensor resnet(size_t i, const Tensor& hidden_states, const Tensor& temb) const;
+  // Of hidden states and a skip, channels behind channels.
+  Tensor joined(size_t i, const Tensor& hidden_states, const Tensor& skip, const Tensor& temb) const;
+};
+
+// Pairs of a residual block and, with cross-attention, a transformer behind it.
+struct UNetBlock : ResnetLevel {
+  nn::ModuleList<Transformer2DModel> attentions;  // as many as layers, or none
+
+ protected:
   Tensor attend(size_t i, const Tensor& hidden_states, const Tensor& encoder_hidden_states,
                 const Tensor& attention_mask, const Tensor& encoder_attention_mask) const;
 };

@@ -32,6 +32,7 @@ data::CompositionOptions read_composition(const std::string& who, const Object& 
                     {"rotation", &o.rotation},
                     {"smallest", &o.smallest},
                     {"hue_jitter", &o.hue_jitter},
+                    {"row_freedom", &o.row_freedom},
                     {"mirror_probability", &o.mirror_probability},
                     {"gradient_probability", &o.gradient_probability},
                     {"background_jitter", &o.background_jitter}},

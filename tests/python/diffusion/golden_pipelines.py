@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hashed_weights import hashed_weight
 from pipeline_cases import FOLDER, arguments_of, families
+from signatures import parameters_of
 
 import scaffolding as sf
 from scaffolding import diffusion, models
@@ -61,6 +62,11 @@ def output_of(pipe, case, call=None, **changes):
         case["call"] if call is None else call, lambda kind, array: sf.tensor(array) if kind == "tensor" else array
     )
     return pipe(generator=generators(case["seed"]), **{"output_type": "np", **arguments, **changes})
+
+
+def guided_as(pipe, plan):
+    """The argument of a call that is guided as a memory plan says, of pipelines that are guided."""
+    return {"guidance_mode": plan.guidance_mode} if "guidance_mode" in parameters_of(type(pipe).__call__) else {}
 
 
 def images_of(pipe, case, call=None, **changes):

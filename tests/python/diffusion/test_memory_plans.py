@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from golden_pipelines import (
     CASES,
+    guided_as,
     one_thread,  # noqa: F401 (a fixture)
     output_of,
     pipeline_of,
@@ -92,7 +93,7 @@ def test_pages_of_files_come_and_go(name, tmp_path):
     planned = output_of(pipe, case)[0]
     assert "predicted peak of host memory" in pipe.memory_report() and "measured" in pipe.memory_report()
     pipe.remove_all_hooks()  # how the autoencoder decodes stays
-    np.testing.assert_array_equal(planned, output_of(pipe, case, guidance_mode=plan.guidance_mode)[0])
+    np.testing.assert_array_equal(planned, output_of(pipe, case, **guided_as(pipe, plan))[0])
     np.testing.assert_allclose(planned, want, atol=1e-4)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from ... import _core
 from ..._core import _pipelines
 from ...models.adapters import lora_scaled, scale_of
+from .. import schedulers
 from .image_processor import VaeImageProcessor, has_pil
 from .progress_bar import ProgressBar
 from .run import PipelineRun
@@ -108,8 +109,26 @@ class PipelineCalls:
             raise ImportError(f"{type(self).__name__}: output_type='pil' needs Pillow; ask for 'np' or 'sf_tensor'")
         return asked
 
+    @staticmethod
+    def _predicted(scheduler):
+        """What the model predicts by the config of a sampler that goes with it; None where it does not say."""
+        config = getattr(scheduler, "config", None)
+        return config.get("prediction_type") if isinstance(config, dict) else None
+
+    def _check_prediction(self):
+        """Flow matching takes what a model predicts for a velocity from noise to signal, and makes noise of any other's
+        pictures."""
+        if isinstance(self.scheduler, schedulers.FlowMatchEulerDiscreteScheduler):
+            said = self._predicted(self.scheduler) or self._predicts
+            if said not in (None, "flow_prediction"):
+                raise ValueError(
+                    f"{type(self).__name__}: {type(self.scheduler).__name__} is for models that predict flow, and "
+                    f"this one's scheduler says prediction_type={said!r}"
+                )
+
     def _options_of(self, given, others):
         """A call's arguments as the loops take them; refuses those that nothing here can do."""
+        self._check_prediction()
         given = dict(given)
         asked = next((n for n in _ATTENTION if n in given), _ATTENTION[0])
         scale, attention = scale_of(type(self).__name__, given.pop(asked, None))

@@ -3,6 +3,7 @@ a pipeline's call hands them its components.
 """
 
 import os
+import sys
 import warnings
 
 from ... import _core, hub, tokenizers
@@ -11,7 +12,7 @@ from ...models.modeling import ModelMixin, device_argument
 from ...nn import Module
 from ...nn.module import to_arguments
 from .. import schedulers as _schedulers
-from ..configuration import FrozenDict
+from ..configuration import ConfigMixin, FrozenDict
 from .calls import ENTRIES, PipelineCalls
 from .image_processor import VaeImageProcessor
 from .lora import LoraLoaderMixin
@@ -34,6 +35,15 @@ def pipeline_class(name):
             f"DiffusionPipeline: there is no pipeline class '{name}'; there are {', '.join(sorted(_classes))}"
         )
     return _classes[name]
+
+
+def row_of(name, component):
+    """(library, class) of a component as model_index.json has them; of a scheduler that is a class of one's own, the
+    module that it stands in. TypeError for what cannot be saved."""
+    own = isinstance(component, ConfigMixin) and not hasattr(component, "_core") and hasattr(component, "step")
+    if own:
+        return type(component).__module__, type(component).__name__
+    return _pipelines.component_row(component)
 
 
 class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin, ShowsProgress, PipelineCalls):
@@ -71,6 +81,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         self._graphs, self._captures = _pipelines.DenoiserGraphs(), True
         self._savings, self._placement = (False, False, 0), None
         self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
+        self._predicts = self._predicted(getattr(self, "scheduler", None))
         _pipelines.check_components(self._entry_name, self._parts())
         sizes = {
             "vae_scale_factor": self.vae_scale_factor,
@@ -98,7 +109,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
     @property
     def config(self):
         """model_index.json's entries, as attributes too."""
-        rows = {name: list(_pipelines.component_row(c)) for name, c in self.components.items()}
+        rows = {name: list(row_of(name, c)) for name, c in self.components.items()}
         return FrozenDict(_class_name=type(self).__name__, **self._set_options, **rows)
 
     def register_to_config(self, **options):
@@ -158,6 +169,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         if all(getattr(made, n) is getattr(pipeline, n, None) for n in cls._denoisers):
             made._graphs, made._captures = pipeline._graphs, pipeline._captures
             made._savings, made._placement = pipeline._savings, pipeline._placement
+            made._predicts = pipeline._predicts
         return made
 
     # ---- files
@@ -219,6 +231,9 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
                 f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2
             )
         pipe = target._of(parts, plan["config"], kwargs)
+        if "scheduler" in kwargs and os.path.isfile(os.path.join(folder, "scheduler", "scheduler_config.json")):
+            config = ConfigMixin.load_config(os.path.join(folder, "scheduler", "scheduler_config.json"))
+            pipe._predicts = config.get("prediction_type")
         return pipe if planned is None else pipe.apply_memory_plan(pipe.memory_plan(**planned))
 
     @classmethod
@@ -319,6 +334,18 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         return folder if os.path.isdir(folder) else hub.model_folder(folder, **options)
 
     @staticmethod
+    def _own_scheduler(step):
+        """One whose class was written in Python, by a module that the program has imported: none is imported because a
+        folder names it."""
+        found = getattr(sys.modules.get(step["library"]), step["class_name"], None)
+        if not isinstance(found, type) or not issubclass(found, ConfigMixin):
+            raise ValueError(
+                f"{step['folder']}: the scheduler is a {step['library']}.{step['class_name']}, which is not there: "
+                f"import {step['library']} before, or pass scheduler="
+            )
+        return found.from_config(found.load_config(step["folder"]))
+
+    @staticmethod
     def _scheduler(place):
         config = _schedulers.DDIMScheduler.load_config(place)
         if config.get("_class_name") not in _schedulers.__all__:
@@ -337,6 +364,8 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             return getattr(models, step["class_name"])._of_folder(
                 step["folder"], "", step["variant"], config=step["config"], **how
             )
+        if step["kind"] == "scheduler" and step["library"]:
+            return cls._own_scheduler(step)
         if step["kind"] == "scheduler":
             return cls._scheduler(step["folder"])
         return cls._tokenizer(step["class_name"]).from_pretrained(step["folder"])
@@ -346,10 +375,12 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         written beside before the first takes its place: a full disk leaves what was there, and what is stopped in
         between refuses to load.
 
-        TypeError for a component that is no model, scheduler or tokenizer of this library.
+        A scheduler that is a class of one's own is named by its module, and from_pretrained finds it there once the
+        program has imported it. TypeError for a component that is no model, scheduler or tokenizer of this library, and
+        for a scheduler without a config.
         """
         folder = os.fspath(save_directory)
-        rows = {name: _pipelines.component_row(c) for name, c in self.components.items()}
+        rows = {name: row_of(name, c) for name, c in self.components.items()}
         with _core._ReplacingFolder(folder, "model_index.json"):
             for name, component in self.components.items():
                 place = os.path.join(folder, name)
