@@ -152,6 +152,16 @@ def mlp(dtype):
     return lambda: F.linear(F.gelu(F.linear(x, w1, b1), approximate="tanh"), w2, b2).sum().backward()
 
 
+def recurrent(layer, gradients):
+    layer, x = layer(256, 256), random(100, 32, 256, dtype=torch.float32, grad=gradients)
+
+    def forward():
+        with torch.no_grad():
+            return layer(x)[0]
+
+    return (lambda: layer(x)[0].sum().backward()) if gradients else forward
+
+
 def add():
     a, b = random(2, dtype=torch.float32, grad=True), random(2, dtype=torch.float32, grad=True)
     return lambda: a + b
@@ -168,6 +178,15 @@ def train_step():
         optimizer.step()
 
     return step
+
+
+def grid_sample(channels, side, mode, backward):
+    x = random(2, channels, side, side, dtype=torch.float32, grad=backward)
+    grid = random(2, side, side, 2, dtype=torch.float32, grad=backward)
+    if backward:
+        return lambda: F.grid_sample(x, grid, align_corners=False).sum().backward()
+    half = grid * 0.5
+    return without_grad(lambda: F.grid_sample(x, half, mode=mode, align_corners=False))
 
 
 def int_mm(n):
@@ -213,6 +232,16 @@ for tag, dtype in DTYPES.items():
     row(f"fused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, True))
     row(f"unfused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, False))
     row(f"softmax [20,1024,1024] {tag}", lambda t=dtype: unary(lambda x: F.softmax(x, -1), (20, 1024, 1024), t))
+for name, layer in (("lstm", torch.nn.LSTM), ("gru", torch.nn.GRU)):
+    row(f"{name} [100,32,256]-256 f32", lambda cls=layer: recurrent(cls, False))
+    row(f"{name} [100,32,256]-256, with gradients f32", lambda cls=layer: recurrent(cls, True))
+for channels, side in ((3, 512), (64, 128)):
+    for mode in ("bilinear", "bicubic"):
+        row(
+            f"grid_sample {mode} [2,{channels},{side},{side}] f32",
+            lambda a=(channels, side, mode): grid_sample(*a, False),
+        )
+row("grid_sample bilinear [2,64,128,128] f32 fwd+bwd", lambda: grid_sample(64, 128, "bilinear", True))
 row("add [2] with gradient, Python", add, threads=1)
 row("train step 256-512-10 batch 32", train_step, threads=1)
 ROWS.update(training.rows(torch))

@@ -1,5 +1,5 @@
-"""Writes docs/torch_names.md, the table of PyTorch's names, from python/scaffolding/torch_names.txt and what is in the
-package. Prints how many names each namespace has.
+"""Writes docs/torch_names.md, the table of PyTorch's names and others', from python/scaffolding/torch_names.txt,
+other_names.txt and what is in the package. Prints how many names each namespace has.
 
     PYTHONPATH=$PWD/build/python .venv/bin/python tools/torch_names_page.py     # make docs does it
 """
@@ -54,6 +54,11 @@ def page():
                 f"| {' '.join(f'`{n}`' for n in group)} | {(advice or 'not here yet').replace('|', chr(92) + '|')} |"
                 for advice, group in others.items()
             ]
+    others = {}
+    for name, advice in _missing.other_names().items():
+        others.setdefault(advice, []).append(name)
+    sections += ["", "## Names of other interfaces", "", "| Name | Here |", "|---|---|"]
+    sections += [f"| {' '.join(f'`{n}`' for n in group)} | {advice} |" for advice, group in others.items()]
     return "\n".join(lines + sections) + "\n"
 
 

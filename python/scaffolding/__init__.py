@@ -13,6 +13,9 @@ from . import _core
 from ._core import _int_mm  # noqa: F401  (the star leaves it out)
 from ._overloads import *  # noqa: F403
 from ._compositions import *  # noqa: F403
+from ._elementwise import *  # noqa: F403
+from ._products import *  # noqa: F403
+from ._shaping import *  # noqa: F403
 from ._fuse import fuse
 from ._compile import compile
 from ._deterministic import *  # noqa: F403

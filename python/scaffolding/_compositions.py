@@ -1,21 +1,46 @@
 """Functions that are a line or two of other ops. All of them are methods of Tensor where torch has the method."""
 
+import functools
+
 from . import _core
 from ._core import Tensor
 
 __all__ = []
 
 
-def _export(function):
-    """Makes a function of the package and a method of Tensor."""
-    __all__.append(function.__name__)
-    setattr(Tensor, function.__name__, function)
-    return function
+def exporter(names):
+    """(export, function) of a module: decorators that add to its __all__; export makes a method of Tensor too."""
+
+    def function(function):
+        names.append(function.__name__)
+        return function
+
+    def export(exported):
+        setattr(Tensor, exported.__name__, exported)
+        return function(exported)
+
+    return export, function
 
 
-def _function(function):
-    __all__.append(function.__name__)
-    return function
+def in_place(function):
+    """The function that writes over its first argument, in that one's dtype."""
+    name = function.__name__ + "_"
+
+    @functools.wraps(function)
+    def write(self, *args, **kwargs):
+        result = function(self.clone() if self.requires_grad else self, *args, **kwargs)
+        if result.shape != self.shape:
+            raise ValueError(
+                f"{name}: the result has shape {list(result.shape)}, self {list(self.shape)}; use {name[:-1]}"
+            )
+        return self.copy_(result)
+
+    write.__name__ = write.__qualname__ = name
+    write.__doc__ = f"{name[:-1]}, written over self."
+    return write
+
+
+_export, _function = exporter(__all__)
 
 
 @_export
@@ -46,6 +71,18 @@ def clamp_min(input, min):
 def clamp_max(input, max):
     """input, at most max."""
     return _core.clamp(input, max=max)
+
+
+@_export
+def clamp_min_(self, min):
+    """self, at least min, in place."""
+    return self.clamp_(min=min)
+
+
+@_export
+def clamp_max_(self, max):
+    """self, at most max, in place."""
+    return self.clamp_(max=max)
 
 
 def addcmul_(self, tensor1, tensor2, *, value=1):
@@ -137,8 +174,10 @@ def count_nonzero(input, dim=None):
 
 
 @_export
-def diff(input, n=1, dim=-1):
-    """Differences of neighbours along dim, n times."""
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    """Differences of neighbours along dim, n times; prepend and append are first joined to input along dim."""
+    if prepend is not None or append is not None:
+        input = _core.cat([t for t in (prepend, input, append) if t is not None], dim)
     for _ in range(n):
         size = input.shape[dim]
         a, b = _core.slice(input, dim, 1, size), _core.slice(input, dim, 0, size - 1 if size else 0)
@@ -150,3 +189,49 @@ def diff(input, n=1, dim=-1):
 def frac(input):
     """What is left of input after trunc."""
     return input - _core.trunc(input)
+
+
+@_export
+def frac_(self):
+    """What is left of self after trunc, in place."""
+    return self.sub_(_core.trunc(self))
+
+
+def logical_not_(self):
+    """Whether self is 0, in place and in self's dtype."""
+    return self.copy_(_core.logical_not(self))
+
+
+Tensor.logical_not_ = logical_not_
+
+
+# ---- reductions into slices
+
+
+def _index_reduce(op, dim, index, source, reduce, include_self):
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise ValueError(f"index_reduce: reduce must be 'prod', 'mean', 'amax' or 'amin', got {reduce!r}")
+    if index.dim() != 1:
+        raise ValueError(f"index_reduce: index must have one dimension, got shape {list(index.shape)}")
+    if index.shape[0] != source.shape[dim]:
+        raise ValueError(
+            f"index_reduce: index must name each of the {source.shape[dim]} slices of source, got {index.shape[0]}"
+        )
+    sizes = [1] * source.dim()
+    sizes[dim] = -1
+    return op(dim, index.reshape(sizes).expand(source.shape), source, reduce, include_self)
+
+
+@_export
+def index_reduce(input, dim, index, source, reduce, *, include_self=True):
+    """input with slices of source reduced ("prod", "mean", "amax" or "amin") into the slices of dim that index[n]
+    names; without include_self input's own slice does not take part."""
+    return _index_reduce(input.scatter_reduce, dim, index, source, reduce, include_self)
+
+
+def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
+    """index_reduce, written over self."""
+    return _index_reduce(self.scatter_reduce_, dim, index, source, reduce, include_self)
+
+
+Tensor.index_reduce_ = index_reduce_

@@ -1,6 +1,7 @@
 """Help for a name that is missed: where it is here, what to use for PyTorch's, or the nearest name.
 
-torch_names.txt, which tests/golden/make_golden_torch_names.py writes, is read when the first name is missed.
+torch_names.txt, which tests/golden/make_golden_torch_names.py writes, and other_names.txt are read when the first name
+is missed.
 """
 
 import sys
@@ -9,17 +10,16 @@ from importlib import import_module
 from . import _core
 from ._core import Tensor
 
-_table = None
+_tables = {}
 
 
-def table():
-    """{namespace of PyTorch: {name: advice, or None}}."""
-    global _table
-    if _table is None:
+def _read(file_name):
+    """{namespace: {name: advice, or None}} of a file."""
+    if file_name not in _tables:
         import os
 
         read, names, advice = {}, {}, None
-        with open(os.path.join(os.path.dirname(__file__), "torch_names.txt"), encoding="utf-8") as file:
+        with open(os.path.join(os.path.dirname(__file__), file_name), encoding="utf-8") as file:
             for line in file.read().splitlines():
                 if line.startswith("["):
                     names, advice = read.setdefault(line[1:-1], {}), None
@@ -27,8 +27,18 @@ def table():
                     advice = line[2:]
                 elif not line.startswith("#"):
                     names.update(dict.fromkeys(line.split(), advice))
-        _table = read
-    return _table
+        _tables[file_name] = read
+    return _tables[file_name]
+
+
+def table():
+    """{namespace of PyTorch: {name: advice, or None}}."""
+    return _read("torch_names.txt")
+
+
+def other_names():
+    """{name of another interface: advice}."""
+    return _read("other_names.txt")["scaffolding"]
 
 
 def _ours(space):
@@ -62,6 +72,8 @@ def _places():
             home = getattr(found, "__module__", None) or __package__  # none: a number, or a module
             if not name.startswith("_") and isinstance(home, str) and home.split(".")[0] == __package__:
                 places.setdefault(name, f"{module}.{name}")
+        for name in vars(sys.modules[module]).get("_LATER", ()):
+            places.setdefault(name, f"{module}.{name}")
     return places
 
 
@@ -83,6 +95,8 @@ def explain(space, name, names):
     advice = torchs.get(name)
     if advice:
         return f"; for PyTorch's: {advice}"
+    if name in other_names():
+        return f"; here: {other_names()[name]}"
     if hasattr(Tensor, name):
         return f"; there is Tensor.{name}, a method"
     places = _places()

@@ -49,8 +49,9 @@ def _result_type(name, *fields):
 
 _RESULTS = {
     name: _result_type(name, "values", "indices")
-    for name in ("max", "min", "sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin")
+    for name in ("max", "min", "sort", "topk", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin")
 }
+_RESULTS["aminmax"] = _result_type("aminmax", "min", "max")
 
 
 def _named(name, values):
@@ -95,6 +96,30 @@ def _extremum(name, reduce_all, along, elementwise):
 
 max = _extremum("max", "amax", "max_dim", "maximum")
 min = _extremum("min", "amin", "min_dim", "minimum")
+
+
+def _middle(name):
+    def middle(input, dim=None, keepdim=False):
+        if dim is None:
+            return getattr(_core, name)(input)
+        return _named(name, getattr(_core, name + "_dim")(input, dim, keepdim))
+
+    middle.__name__ = middle.__qualname__ = name
+    middle.__doc__ = (
+        f"{name}(input): {getattr(_core, name).__doc__.split(chr(10))[-1]}\n"
+        f"{name}(input, dim, keepdim=False): values and indices along dim."
+    )
+    return _export(middle)
+
+
+median = _middle("median")
+nanmedian = _middle("nanmedian")
+
+
+@_export
+def aminmax(input, *, dim=None, keepdim=False):
+    """The smallest and the largest element along dim (of all without it), as min and max."""
+    return _named("aminmax", _core.aminmax(input, dim, keepdim))
 
 
 def _variance(name):
@@ -162,11 +187,19 @@ def _clamp(input, min=None, max=None):
     return result if max is None else _core.minimum(result, max)
 
 
+_SCATTERED = {"add": "sum", "multiply": "prod"}
+
+
 @_second_form("scatter")
 def _scatter(input, dim, index, src=None, value=None, reduce=None):
-    if reduce is not None:
-        raise TypeError("scatter: reduce is not supported; see scatter_add")
-    return _core.scatter(input, dim, index, value if src is None else src)
+    src = value if src is None else src
+    if reduce is None:
+        return _core.scatter(input, dim, index, src)
+    if reduce not in _SCATTERED:
+        raise ValueError(f"scatter: reduce must be 'add' or 'multiply', got {reduce!r}")
+    if not isinstance(src, Tensor):
+        src = _core.full_like(input, src).take_along_dim(_core.zeros_like(index), dim)
+    return _core.scatter_reduce(input, dim, index, src, _SCATTERED[reduce])
 
 
 @_second_form("nonzero")
@@ -187,6 +220,26 @@ def _squeeze(input, *dim):
 
 if _op("unfold_dim"):
     Tensor.unfold = _core.unfold_dim  # torch's method is another function than its nn.functional.unfold
+
+
+# ---- unique, which returns as many tensors as are asked for
+
+
+def _one_or_more(tensors):
+    return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+
+@_export
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The different elements (with dim: slices) in order; on demand also where each element of input is among them
+    (input's shape, or [n] with dim), and how often each is there. Always sorted."""
+    return _one_or_more(_core.unique(input, sorted, return_inverse, return_counts, dim))
+
+
+@_export
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """Of each run of equal elements (with dim: slices) one; otherwise as unique."""
+    return _one_or_more(_core.unique_consecutive(input, return_inverse, return_counts, dim))
 
 
 def where(self, condition, other):
@@ -323,6 +376,7 @@ _ALIASES = {
     "subtract": "sub",
     "swapaxes": "transpose",
     "swapdims": "transpose",
+    "trapz": "trapezoid",
     "true_divide": "div",
 }
 for _alias, _name in _ALIASES.items():

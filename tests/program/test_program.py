@@ -339,6 +339,26 @@ def test_interrupt_stops_within_a_step(build_dir, model, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_model_of_pictures_without_text(program, tmp_path):
+    from scaffolding.diffusion import DDPMPipeline, DDPMScheduler, UNet2DModel
+
+    unet = UNet2DModel(
+        sample_size=8,
+        block_out_channels=(4, 8),
+        layers_per_block=1,
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+    )
+    DDPMPipeline(unet=unet, scheduler=DDPMScheduler()).save_pretrained(tmp_path / "model")
+    refused(
+        program("txt2img", "x", "--model", tmp_path / "model"),
+        "makes pictures without being told what; in Python: DiffusionPipeline.from_pretrained(",
+    )
+    shown = program("inspect", tmp_path / "model")
+    assert shown.returncode == 0 and "DDPMPipeline" in shown.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

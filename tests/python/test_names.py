@@ -41,10 +41,10 @@ def message(place, name):
         ("", "data_ptr", "there is Tensor.data_ptr, a method"),
         ("", "svd", "numpy.linalg"),
         ("", "sparse_coo_tensor", "sparse tensors are not here"),
-        ("nn", "SyncBatchNorm", "sf.nn.BatchNorm2d"),
+        ("nn", "CrossMapLRN2d", "sf.nn.LocalResponseNorm"),
         ("optim", "SparseAdam", "sf.optim.AdamW"),
         ("optim", "AdmW", "did you mean 'AdamW'?"),
-        ("utils.data", "StackDataset", "sf.utils.data.TensorDataset"),
+        ("utils.data", "IterDataPipe", "sf.utils.data.Dataset"),
         ("cuda", "set_device", "sf.device"),
         ("diffusion", "DDIMSchedular", "did you mean 'DDIMScheduler'?"),
         ("models", "Unet2DConditionModel", "did you mean 'UNet2DConditionModel'?"),
@@ -119,7 +119,7 @@ def test_every_module_answers():
 def test_advice_names_what_there_is():
     advices = {advice for names in _missing.table().values() for advice in names.values() if advice}
     assert len(advices) > 100
-    for advice in advices:
+    for advice in advices | set(_missing.other_names().values()):
         for path in re.findall(r"\bsf\.(\w+(?:\.\w+)*)", advice):
             found = sf
             for part in path.split("."):
@@ -133,12 +133,33 @@ def test_every_name_of_pytorch_is_here_or_has_advice():
     assert [f"{space}.{name}" for space, name in bare if not _missing.is_here(space, name)] == []
 
 
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("sd_pipeline_from_safetensors", "from_single_file"),
+        ("CudaGradientOps", "clip_grad_norm_"),
+        ("GpuTensor", "device='cuda'"),
+        ("cuda_add", "x + y"),
+        ("models2devices", "sf.diffusion.models2devices"),
+        ("txt2vid_ltx2", "not here yet"),
+    ],
+)
+def test_names_of_other_interfaces(name, says):
+    assert says in message(sf, name)
+
+
+def test_names_of_other_interfaces_are_not_here():
+    assert len(_missing.other_names()) >= 80
+    for name, advice in _missing.other_names().items():
+        assert advice and not hasattr(sf, name), name
+
+
 def test_the_table_is_read_when_a_name_is_missed():
     code = (
-        "import scaffolding as sf; assert sf._missing._table is None; "
-        "assert not hasattr(sf, 'svd') and sf._missing._table is None\n"
+        "import scaffolding as sf; assert not sf._missing._tables; "
+        "assert not hasattr(sf, 'svd') and not sf._missing._tables\n"
         "try: sf.svd\n"
-        "except AttributeError as e: assert 'numpy.linalg' in str(e) and sf._missing._table\n"
+        "except AttributeError as e: assert 'numpy.linalg' in str(e) and sf._missing._tables\n"
         "else: raise SystemExit(1)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

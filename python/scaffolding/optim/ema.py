@@ -30,6 +30,10 @@ class _BeforeReplay:
         ema._weight_there.fill_(1 - ema.cur_decay_value)
 
 
+# Of a state dict, what is no tensor.
+_OPTIONS = ("decay", "min_decay", "optimization_step", "update_after_step", "use_ema_warmup", "inv_gamma", "power")
+
+
 class EMAModel:
     """Shadow parameters that follow a model's: shadow += (1 - decay) * (parameter - shadow) after each step.
 
@@ -79,11 +83,15 @@ class EMAModel:
 
     @classmethod
     def from_pretrained(cls, path, model_cls, foreach=False):
-        """The averages saved by save_pretrained."""
-        _, ema_kwargs = model_cls.from_config(path, return_unused_kwargs=True)
+        """The averages saved by save_pretrained: of models, and of classes of one's own that diffusers' would take."""
+        if hasattr(model_cls, "_of_config"):
+            saved = model_cls.load_config(path)
+        else:
+            _, saved = model_cls.from_config(path, return_unused_kwargs=True)
         model = model_cls.from_pretrained(path)
         ema_model = cls(model.parameters(), model_cls=model_cls, model_config=model.config, foreach=foreach)
-        ema_model.load_state_dict(ema_kwargs)
+        ema_model.load_state_dict({k: v for k, v in saved.items() if k in _OPTIONS})
+        ema_model.model_config = {k: v for k, v in model.config.items() if k not in _OPTIONS}
         return ema_model
 
     def save_pretrained(self, path):
@@ -92,10 +100,12 @@ class EMAModel:
             raise ValueError("`save_pretrained` can only be used if `model_cls` was defined at __init__.")
         if self.model_config is None:
             raise ValueError("`save_pretrained` can only be used if `model_config` was defined at __init__.")
-        model = self.model_cls.from_config(self.model_config)
-        state_dict = self.state_dict()
-        state_dict.pop("shadow_params", None)
-        model.register_to_config(**state_dict)
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        if hasattr(self.model_cls, "_of_config"):  # a model, whose file keeps entries that are no fields
+            model = self.model_cls._of_config(self.model_config, options)
+        else:
+            model = self.model_cls.from_config(self.model_config)
+            model.register_to_config(**options)
         self.copy_to(model.parameters())
         model.save_pretrained(path)
 
@@ -182,16 +192,7 @@ class EMAModel:
 
     def state_dict(self):
         """Options, the count of steps and the averages, which are shared with this object."""
-        return {
-            "decay": self.decay,
-            "min_decay": self.min_decay,
-            "optimization_step": self.optimization_step,
-            "update_after_step": self.update_after_step,
-            "use_ema_warmup": self.use_ema_warmup,
-            "inv_gamma": self.inv_gamma,
-            "power": self.power,
-            "shadow_params": self.shadow_params,
-        }
+        return {**{name: getattr(self, name) for name in _OPTIONS}, "shadow_params": self.shadow_params}
 
     def load_state_dict(self, state_dict):
         """Takes over a copy of what state_dict() gave. ValueError, before anything changes,

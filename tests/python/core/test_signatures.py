@@ -81,7 +81,10 @@ def test_signatures_say_what_is_taken():
 def test_models_and_pipelines_say_their_fields_and_components():
     unet = inspect.signature(sf.diffusion.UNet2DConditionModel).parameters
     assert list(unet)[:3] == ["sample_size", "in_channels", "out_channels"] and "cross_attention_dim" in unet
-    assert unet["cross_attention_dim"].default is ...  # C++'s
+    assert unet["cross_attention_dim"].default == 1280 and unet["act_fn"].default == "silu"
+    own = inspect.signature(sf.diffusion.UNet2DConditionModel.__init__).parameters
+    assert list(own) == ["self", *unet] and own["sample_size"].default is None
+    assert inspect.signature(sf.models.T5EncoderModel.__init__).parameters["num_layers"].default == 6
     assert "self" not in unet and names(sf.diffusion.UNet2DConditionModel.forward)[1] == "sample"
     pipeline = inspect.signature(sf.diffusion.StableDiffusionPipeline)
     assert list(pipeline.parameters)[:5] == ["vae", "text_encoder", "tokenizer", "unet", "scheduler"]

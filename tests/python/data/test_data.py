@@ -510,3 +510,31 @@ except KeyboardInterrupt:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0 and "interrupted after" in done.stdout, done.stderr
+
+
+def test_datasets_side_by_side():
+    class Squares(sf.utils.data.Dataset):
+        asked = []
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return index * index
+
+        def __getitems__(self, indices):
+            self.asked.append(indices)
+            return [i * i for i in indices]
+
+    pairs = sf.utils.data.StackDataset([1, 2, 3], Squares())
+    assert len(pairs) == 3 and pairs[2] == (3, 4) and pairs.__getitems__([2, 0]) == [(3, 4), (1, 0)]
+    assert Squares.asked == [[2, 0]]
+    named = sf.utils.data.StackDataset(image=[1, 2, 3], text="abc")
+    assert named[1] == {"image": 2, "text": "b"} and named.__getitems__([0]) == [{"image": 1, "text": "a"}]
+    images, squares = next(iter(sf.utils.data.DataLoader(pairs, batch_size=3)))
+    assert images.tolist() == [1, 2, 3] and squares.tolist() == [0, 1, 4]
+    for args, kwargs in (((), {}), (([1],), {"a": [1]})):
+        with pytest.raises(ValueError, match="either as arguments .* or by name"):
+            sf.utils.data.StackDataset(*args, **kwargs)
+    with pytest.raises(ValueError, match=r"must be equally long, got \[1, 2\]"):
+        sf.utils.data.StackDataset([1], [1, 2])

@@ -223,3 +223,35 @@ def test_data_parallel_calls_the_module():
     assert nn.DataParallel(module, ["cpu"])(x).equal(module(x))
     with pytest.raises(NotImplementedError, match="one device for a process, got 2"):
         nn.DataParallel(module, ["cpu", "cpu"])
+
+
+def test_batch_norm_of_all_processes():
+    outputs = together(
+        """
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+        rank = dist.get_rank()
+        plain = nn.BatchNorm2d(4)
+        sf.manual_seed(5)
+        plain.weight.data, plain.bias.data = sf.randn(4), sf.randn(4)
+        synced = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(4), nn.ReLU()))[0]
+        assert isinstance(synced, nn.SyncBatchNorm)
+        synced.load_state_dict(plain.state_dict())
+        x, out = sf.randn(6, 4, 3, 5) * 2 + 1, sf.randn(6, 4, 3, 5)
+        mine = slice(0, 4) if rank == 0 else slice(4, 6)  # batches of different sizes
+        whole, part = x.clone().requires_grad_(), x[mine].clone().requires_grad_()
+        for _ in range(2):
+            whole.grad = part.grad = None
+            want, got = plain(whole), synced(part)
+            plain.zero_grad(), synced.zero_grad()
+            want.backward(out), got.backward(out[mine])
+        for p in synced.parameters():
+            dist.all_reduce(p.grad)
+        assert close([got.detach(), part.grad], [want.detach()[mine], whole.grad[mine]], 2e-6)
+        assert close([p.grad for p in synced.parameters()], [p.grad for p in plain.parameters()], 2e-5)
+        assert close([b.float() for b in synced.buffers()], [b.float() for b in plain.buffers()])
+        plain.eval(), synced.eval()
+        assert close([synced(part).detach()], [plain(part).detach()])
+        print("equal", int(synced.num_batches_tracked))
+        """
+    )
+    assert outputs == ["equal 2", "equal 2"]

@@ -23,7 +23,7 @@ def on_a_fresh_port(listen):
             break
         others.append(opened)  # held, so that the system names another
     for other in others:
-        getattr(other, "server_close", other.close)()
+        (other.server_close if hasattr(other, "server_close") else other.close)()
     _ports.add(port)
     return opened
 

@@ -46,6 +46,40 @@ class TensorDataset(Dataset):
         return self.tensors[0].size(0)
 
 
+class StackDataset(Dataset):
+    """Samples of several datasets side by side: sample i is the tuple of dataset[i], or a dict where datasets are given
+    by name. All must be equally long (ValueError)."""
+
+    def __init__(self, *args, **kwargs):
+        if bool(args) == bool(kwargs):
+            raise ValueError("StackDataset: needs datasets, either as arguments (tuples) or by name (dicts)")
+        lengths = [len(dataset) for dataset in (args or kwargs.values())]
+        if len(set(lengths)) != 1:
+            raise ValueError(f"StackDataset: datasets must be equally long, got {lengths}")
+        self.datasets = args or kwargs
+        self._length = lengths[0]
+
+    def __getitem__(self, index):
+        if isinstance(self.datasets, dict):
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple(dataset[index] for dataset in self.datasets)
+
+    def __getitems__(self, indices):
+        """Samples of a list of indices; datasets with a __getitems__ of their own are asked for all at once."""
+        columns = {}
+        named = isinstance(self.datasets, dict)
+        for name, dataset in self.datasets.items() if named else enumerate(self.datasets):
+            several = getattr(dataset, "__getitems__", None)
+            columns[name] = several(indices) if callable(several) else [dataset[i] for i in indices]
+            if len(columns[name]) != len(indices):
+                raise ValueError(f"StackDataset: {len(indices)} samples were asked for, {len(columns[name])} came")
+        rows = zip(*columns.values())
+        return [dict(zip(columns, row)) for row in rows] if named else [tuple(row) for row in rows]
+
+    def __len__(self):
+        return self._length
+
+
 class ConcatDataset(Dataset):
     """Several data sets one after the other."""
 

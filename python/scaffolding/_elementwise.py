@@ -1,0 +1,294 @@
+"""Elementwise functions that are a few other ops: inverse and hyperbolic functions, angles, signs, integers.
+
+Gradients are those of the ops they are made of. 16-bit floats are computed in float32 and rounded once; integers
+become the default dtype. NAME_ writes over self.
+"""
+
+import functools
+import math
+
+from . import _core
+from ._compositions import exporter, in_place
+from ._core import Tensor
+from ._overloads import broadcast_tensors
+
+__all__ = []
+_export, _function = exporter(__all__)
+
+
+def _with_alias(*aliases):
+    """Also under other names, NAME_ for each."""
+
+    def decorate(function):
+        over_self = in_place(function)
+        for name in (function.__name__, *aliases):
+            for what, suffix in ((function, ""), (over_self, "_")):
+                __all__.append(name + suffix)
+                setattr(Tensor, name + suffix, what)
+                globals()[name + suffix] = what
+        return function
+
+    return decorate
+
+
+def _of_floats(function):
+    """Takes integers as the default dtype and computes 16-bit floats in float32."""
+
+    @functools.wraps(function)
+    def compute(input, *args, **kwargs):
+        dtype = input.dtype
+        if not dtype.is_floating_point:
+            return function(input.to(_core.get_default_dtype()), *args, **kwargs)
+        if dtype in (_core.bfloat16, _core.float16):
+            return function(input.float(), *args, **kwargs).to(dtype)
+        return function(input, *args, **kwargs)
+
+    return compute
+
+
+# ---- inverse trigonometric functions, in radians
+
+
+@_with_alias("arcsin")
+@_of_floats
+def asin(input):
+    """The angle in [-pi/2, pi/2] whose sine is input; nan outside [-1, 1]."""
+    return _core.atan2(input, _core.sqrt((1 - input) * (1 + input)))
+
+
+@_with_alias("arccos")
+@_of_floats
+def acos(input):
+    """The angle in [0, pi] whose cosine is input; nan outside [-1, 1]."""
+    return _core.atan2(_core.sqrt((1 - input) * (1 + input)), input)
+
+
+@_with_alias("arctan")
+@_of_floats
+def atan(input):
+    """The angle in (-pi/2, pi/2) whose tangent is input."""
+    return _core.atan2(input, _core.ones_like(input))
+
+
+# ---- hyperbolic functions and their inverses
+
+
+@_with_alias()
+@_of_floats
+def sinh(input):
+    """(exp(input) - exp(-input)) / 2, as exact near 0 as elsewhere."""
+    return (_core.expm1(input) - _core.expm1(-input)) / 2
+
+
+@_with_alias()
+@_of_floats
+def cosh(input):
+    """(exp(input) + exp(-input)) / 2."""
+    return (_core.exp(input) + _core.exp(-input)) / 2
+
+
+@_with_alias("arcsinh")
+@_of_floats
+def asinh(input):
+    """log(input + sqrt(input^2 + 1))."""
+    below = input < 0
+    a = _core.where(below, -input, input)  # not abs, whose gradient at 0 is 0
+    y = _core.log1p(a + a * (a / (1 + _core.hypot(a, _core.ones_like(a)))))
+    y = _core.where(_core.isinf(a), a, y)
+    return _core.where(below, -y, y)
+
+
+@_with_alias("arccosh")
+@_of_floats
+def acosh(input):
+    """log(input + sqrt(input^2 - 1)); nan below 1."""
+    t = input - 1
+    return _core.log1p(t + _core.sqrt(t) * _core.sqrt(t + 2))
+
+
+@_with_alias("arctanh")
+@_of_floats
+def atanh(input):
+    """log((1 + input) / (1 - input)) / 2; nan outside [-1, 1]."""
+    return (_core.log1p(input) - _core.log1p(-input)) / 2
+
+
+# ---- angles, logarithms, powers
+
+
+@_with_alias()
+@_of_floats
+def deg2rad(input):
+    """Degrees as radians."""
+    return input * (math.pi / 180)
+
+
+@_with_alias()
+@_of_floats
+def rad2deg(input):
+    """Radians as degrees."""
+    return input * (180 / math.pi)
+
+
+@_with_alias()
+@_of_floats
+def sinc(input):
+    """sin(pi input) / (pi input), 1 at 0."""
+    zero = input == 0
+    angle = _core.where(zero, _core.ones_like(input), input) * math.pi
+    return _core.where(zero, _core.ones_like(input), _core.sin(angle) / angle)
+
+
+@_with_alias()
+@_of_floats
+def log10(input):
+    """The logarithm to base 10, exact for powers of ten: float32 is computed in float64."""
+    return (_core.log(input.double()) / math.log(10)).to(input.dtype)
+
+
+@_with_alias()
+@_of_floats
+def logit(input, eps=None):
+    """log(input / (1 - input)); with eps, input is first clamped to [eps, 1 - eps], otherwise nan outside [0, 1]."""
+    if eps is not None:
+        input = _core.clamp(input, eps, 1 - eps)
+    return _core.log(input / (1 - input))
+
+
+@_export
+def logaddexp2(input, other):
+    """log2(2^input + 2^other)."""
+    return _core.logaddexp(input * math.log(2), other * math.log(2)) / math.log(2)
+
+
+@_with_alias()
+def float_power(input, exponent):
+    """input to the power of exponent in float64; either may be a number."""
+    if not isinstance(input, Tensor):
+        input = _core.full((), float(input), dtype=_core.float64, device=exponent.device)
+    return _core.pow(input.double(), exponent.double() if isinstance(exponent, Tensor) else float(exponent))
+
+
+@_with_alias()
+def ldexp(input, other):
+    """input * 2^other."""
+    return input * _core.exp2(other.to(_core.get_default_dtype()))
+
+
+# ---- signs
+
+
+@_with_alias()
+def sgn(input):
+    """-1, 0 or 1 as input is below, at or above 0: sign, for numbers that are not complex."""
+    return _core.sign(input)
+
+
+@_export
+def signbit(input):
+    """Whether the sign is minus, which -0.0 has too."""
+    if not input.dtype.is_floating_point:
+        return input < 0
+    return _core.copysign(_core.ones_like(input), input) < 0
+
+
+@_export
+def positive(input):
+    """input itself; a TypeError for bool."""
+    if input.dtype is _core.bool:
+        raise TypeError("positive: booleans have no sign; cast them first")
+    return input
+
+
+@_export
+def isneginf(input):
+    """Where input is minus infinity."""
+    return input == -math.inf if input.dtype.is_floating_point else _core.zeros_like(input, dtype=_core.bool)
+
+
+@_export
+def isposinf(input):
+    """Where input is plus infinity."""
+    return input == math.inf if input.dtype.is_floating_point else _core.zeros_like(input, dtype=_core.bool)
+
+
+@_export
+def isreal(input):
+    """True everywhere: no dtype here is complex."""
+    return _core.ones_like(input, dtype=_core.bool)
+
+
+@_export
+def is_nonzero(input):
+    """Whether the one element is not 0."""
+    if input.numel() != 1:
+        raise RuntimeError(f"is_nonzero: needs one element, got shape {list(input.shape)}")
+    return bool(input.item() != 0)
+
+
+@_function
+def is_complex(input):
+    """False: no dtype here is complex."""
+    return False
+
+
+@_function
+def is_signed(input):
+    """Whether the dtype has negative numbers."""
+    return input.dtype not in (_core.bool, _core.uint8)
+
+
+# ---- integers
+
+
+def _integers(name, input, other):
+    for tensor in (input, other):
+        if tensor.dtype.is_floating_point or tensor.dtype is _core.bool:
+            raise TypeError(f"{name}: needs integers, got {tensor.dtype}")
+    dtype = _core.promote_types(input.dtype, other.dtype)
+    return [_core.abs(t) for t in broadcast_tensors(input.to(dtype), other.to(dtype))]
+
+
+def _divisor(a, b):
+    while bool(_core.any(b != 0)):
+        rest = _core.remainder(a, _core.where(b == 0, _core.ones_like(b), b))
+        a, b = _core.where(b == 0, a, b), _core.where(b == 0, b, rest)
+    return a
+
+
+@_with_alias()
+def gcd(input, other):
+    """The greatest common divisor of integers, not negative; gcd(0, 0) is 0."""
+    return _divisor(*_integers("gcd", input, other))
+
+
+@_with_alias()
+def lcm(input, other):
+    """The least common multiple of integers, not negative; 0 where one of them is 0."""
+    a, b = _integers("lcm", input, other)
+    divisor = _divisor(a, b)
+    return _core.floor_divide(a, _core.where(divisor == 0, _core.ones_like(divisor), divisor)) * b
+
+
+# ---- a Python function of every element
+
+
+def _write(name, self, values):
+    if self.requires_grad:
+        raise RuntimeError(f"{name}: has no gradient; call it on x.detach()")
+    return self.copy_(_core.tensor(values, dtype=self.dtype, device=self.device).reshape(self.shape))
+
+
+def apply_(self, callable):
+    """self with callable(element) for each element, in place: slow, one call of Python for each."""
+    return _write("apply_", self, [callable(value) for value in self.flatten().tolist()])
+
+
+def map_(self, tensor, callable):
+    """self with callable(element, element of tensor) for each element, in place; tensor broadcasts to self's shape."""
+    others = tensor.expand(self.shape).flatten().tolist()
+    return _write("map_", self, [callable(a, b) for a, b in zip(self.flatten().tolist(), others)])
+
+
+Tensor.apply_ = apply_
+Tensor.map_ = map_

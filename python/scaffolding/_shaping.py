@@ -1,0 +1,445 @@
+"""Views, copies and pieces of tensors, made of reshape, slice, cat and indexing."""
+
+import itertools
+import math
+
+from . import _core
+from ._compositions import exporter, in_place, tensor_split, vstack
+from ._core import Tensor
+from ._overloads import broadcast_shapes
+
+__all__ = []
+_export, _function = exporter(__all__)
+
+
+# ---- flips, turns and splits by rows, columns and depth
+
+
+def _at_least(name, input, count):
+    if input.dim() < count:
+        raise ValueError(f"{name}: needs {count} dimension{'s'[: count > 1]} or more, got shape {list(input.shape)}")
+
+
+@_export
+def fliplr(input):
+    """Columns in reverse: dimension 1."""
+    _at_least("fliplr", input, 2)
+    return _core.flip(input, [1])
+
+
+@_export
+def flipud(input):
+    """Rows in reverse: dimension 0."""
+    _at_least("flipud", input, 1)
+    return _core.flip(input, [0])
+
+
+@_export
+def rot90(input, k=1, dims=(0, 1)):
+    """Turned by 90 degrees k times, from the first of dims towards the second."""
+    first, second = dims
+    _at_least("rot90", input, 2)
+    if (first - second) % input.dim() == 0:
+        raise ValueError(f"rot90: dims must be two dimensions, got {list(dims)}")
+    k %= 4
+    if k == 0:
+        return input.clone()
+    if k == 2:
+        return _core.flip(input, [first, second])
+    return _core.transpose(_core.flip(input, [second if k == 1 else first]), first, second)
+
+
+@_export
+def hsplit(input, indices_or_sections):
+    """Pieces along dimension 1, of a vector along 0: tensor_split, whose numbers of sections must divide the size."""
+    _at_least("hsplit", input, 1)
+    return _even_split("hsplit", input, indices_or_sections, 0 if input.dim() == 1 else 1)
+
+
+@_export
+def vsplit(input, indices_or_sections):
+    """Pieces along dimension 0."""
+    _at_least("vsplit", input, 2)
+    return _even_split("vsplit", input, indices_or_sections, 0)
+
+
+@_export
+def dsplit(input, indices_or_sections):
+    """Pieces along dimension 2."""
+    _at_least("dsplit", input, 3)
+    return _even_split("dsplit", input, indices_or_sections, 2)
+
+
+def _even_split(name, input, sections, dim):
+    if isinstance(sections, int) and (sections <= 0 or input.shape[dim] % sections):
+        raise ValueError(f"{name}: dimension {dim} of {list(input.shape)} cannot be split into {sections} equal pieces")
+    return tensor_split(input, sections, dim)
+
+
+@_export
+def split_with_sizes(input, split_sizes, dim=0):
+    """Pieces along dim of the given sizes."""
+    return input.split(list(split_sizes), dim)
+
+
+@_export
+def unsafe_split(input, split_size, dim=0):
+    """split: pieces are views here, and writing to one is safe."""
+    return input.split(split_size, dim)
+
+
+@_export
+def unsafe_split_with_sizes(input, split_sizes, dim=0):
+    """split_with_sizes: pieces are views here, and writing to one is safe."""
+    return split_with_sizes(input, split_sizes, dim)
+
+
+@_export
+def unsafe_chunk(input, chunks, dim=0):
+    """chunk: pieces are views here, and writing to one is safe."""
+    return input.chunk(chunks, dim)
+
+
+# ---- joining
+
+
+def _of_tensors(function):
+    """Takes one tensor, several, or a list of them; several give a tuple."""
+
+    def each(*tensors):
+        if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+            return function(tensors[0])
+        if len(tensors) == 1:
+            tensors = tensors[0]
+        return tuple(function(t) for t in tensors)
+
+    each.__name__ = each.__qualname__ = function.__name__
+    each.__doc__ = function.__doc__
+    return _function(each)
+
+
+@_of_tensors
+def atleast_1d(tensor):
+    """A tensor, or several, with one dimension or more."""
+    return tensor.reshape(1) if tensor.dim() == 0 else tensor
+
+
+@_of_tensors
+def atleast_2d(tensor):
+    """A tensor, or several, with two dimensions or more; a vector becomes a row."""
+    return tensor.reshape(1, -1) if tensor.dim() < 2 else tensor
+
+
+@_of_tensors
+def atleast_3d(tensor):
+    """A tensor, or several, with three dimensions or more: a vector becomes (1, n, 1), a matrix (n, m, 1)."""
+    if tensor.dim() < 2:
+        return tensor.reshape(1, -1, 1)
+    return tensor.unsqueeze(-1) if tensor.dim() == 2 else tensor
+
+
+@_function
+def column_stack(tensors):
+    """Joined along dimension 1; vectors become columns."""
+    return _core.cat([t.reshape(-1, 1) if t.dim() < 2 else t for t in tensors], 1)
+
+
+row_stack = vstack
+__all__.append("row_stack")
+
+
+@_function
+def dstack(tensors):
+    """Joined along dimension 2, after atleast_3d."""
+    return _core.cat([atleast_3d(t) for t in tensors], 2)
+
+
+@_function
+def block_diag(*tensors):
+    """A matrix with the given ones (or vectors, as rows) along its diagonal, zeros elsewhere."""
+    blocks = [atleast_2d(t) for t in tensors]
+    for block in blocks:
+        if block.dim() != 2:
+            raise ValueError(f"block_diag: needs at most two dimensions, got shape {list(block.shape)}")
+    width, rows, at = sum(b.shape[1] for b in blocks), [], 0
+    for block in blocks:
+        rows.append(_core.pad(block, [at, width - at - block.shape[1]]))
+        at += block.shape[1]
+    return _core.cat(rows, 0)
+
+
+@_function
+def cartesian_prod(*tensors):
+    """Every combination of elements of vectors, (combinations, vectors); of one vector, that one."""
+    if len(tensors) == 1:
+        return tensors[0]
+    sizes = [t.shape[0] for t in tensors]
+    columns = []
+    for i, vector in enumerate(tensors):
+        if vector.dim() != 1:
+            raise ValueError(f"cartesian_prod: needs vectors, got shape {list(vector.shape)}")
+        columns.append(vector.reshape([-1 if j == i else 1 for j in range(len(sizes))]).expand(sizes).reshape(-1))
+    return _core.stack(columns, 1)
+
+
+@_function
+def combinations(input, r=2, with_replacement=False):
+    """Every choice of r elements of a vector in order, (choices, r); with r 0 an empty vector."""
+    if input.dim() != 1:
+        raise ValueError(f"combinations: needs a vector, got shape {list(input.shape)}")
+    if r < 0:
+        raise ValueError(f"combinations: r must not be negative, got {r}")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = list(choose(range(input.shape[0]), r))
+    if r == 0:
+        return _core.empty(0, dtype=input.dtype, device=input.device)
+    if not places:
+        return _core.empty(0, r, dtype=input.dtype, device=input.device)
+    index = _core.tensor([i for place in places for i in place], dtype=_core.int64, device=input.device)
+    return _core.index_select(input, 0, index).reshape(len(places), r)
+
+
+@_function
+def vander(x, N=None, increasing=False):
+    """Powers of a vector's elements as columns, (n, N): the highest first, or from x^0 if increasing."""
+    if x.dim() != 1:
+        raise ValueError(f"vander: needs a vector, got shape {list(x.shape)}")
+    count = x.shape[0] if N is None else N
+    if count < 0:
+        raise ValueError(f"vander: N must not be negative, got {N}")
+    powers = range(count) if increasing else range(count - 1, -1, -1)
+    if not count:
+        return _core.empty(x.shape[0], 0, dtype=x.dtype, device=x.device)
+    return _core.stack([_core.ones_like(x) if p == 0 else x**p for p in powers], 1)
+
+
+# ---- diagonals, and slices written into a copy
+
+
+@_export
+def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+    """input's last dimension as the diagonals of matrices of zeros, which become dimensions dim1 and dim2."""
+    count, size = input.dim() + 1, input.shape[-1] + abs(offset)
+    first, second = dim1 % count, dim2 % count
+    if first == second:
+        raise ValueError(f"diag_embed: dim1 and dim2 must differ, got {dim1} and {dim2}")
+    result = _core.zeros(*input.shape[:-1], size, size, dtype=input.dtype, device=input.device)
+    _core.diagonal(result, offset, -2, -1).copy_(input)
+    return result.movedim((-2, -1), (first, second))
+
+
+@_export
+def diagflat(input, offset=0):
+    """A matrix with all elements of input on its diagonal."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+def _written(input, src, view):
+    """A copy of input with src in a view of it."""
+    result = input.clone()
+    place = view(result)
+    if place.shape != src.shape:
+        raise ValueError(f"src must have shape {list(place.shape)}, got {list(src.shape)}")
+    place.copy_(src)
+    return result
+
+
+@_export
+def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
+    """A copy of input with src on the diagonal of dimensions dim1 and dim2."""
+    return _written(input, src, lambda x: _core.diagonal(x, offset, dim1, dim2))
+
+
+@_export
+def select_scatter(input, src, dim, index):
+    """A copy of input with src at index of dim."""
+    return _written(input, src, lambda x: x.select(dim, index))
+
+
+@_export
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    """A copy of input with src in [start : end : step] of dim."""
+    place = [slice(None)] * input.dim()
+    place[dim] = slice(start, end, step)
+    return _written(input, src, lambda x: x[tuple(place)])
+
+
+@_export
+def as_strided_scatter(input, src, size, stride, storage_offset=0):
+    """A copy of input with src in its as_strided view."""
+    return _written(input.contiguous(), src, lambda x: x.as_strided(size, stride, storage_offset))
+
+
+@_export
+def masked_scatter(input, mask, source):
+    """A copy of input with elements of source, in order, where mask is True."""
+    shape = broadcast_shapes(mask.shape, input.shape)
+    mask, result = mask.expand(shape), input.expand(shape).clone()
+    count = int(mask.sum().item())
+    if source.numel() < count:
+        raise ValueError(f"masked_scatter: mask has {count} places, source only {source.numel()} elements")
+    places = _core.cumsum(mask.reshape(-1).to(_core.int64), 0) - 1
+    values = source.reshape(-1)
+    if not count:
+        return result
+    taken = _core.index_select(values, 0, _core.clamp(places, 0, source.numel() - 1)).reshape(mask.shape)
+    return _core.where(mask, taken.to(input.dtype), result)
+
+
+Tensor.masked_scatter_ = in_place(masked_scatter)
+
+
+# ---- elements by number
+
+
+def _numbers(name, input, index):
+    if index.dtype.is_floating_point or index.dtype is _core.bool:
+        raise TypeError(f"{name}: index must have integers, got {index.dtype}")
+    flat = index.reshape(-1).to(_core.int64)
+    if flat.numel():
+        low, high = int(flat.min().item()), int(flat.max().item())
+        if low < -input.numel() or high >= input.numel():
+            raise IndexError(f"{name}: index {low if low < 0 else high} is out of range for {input.numel()} elements")
+    return _core.where(flat < 0, flat + input.numel(), flat)
+
+
+@_export
+def take(input, index):
+    """Elements of input by their number in row-major order; the shape is index's."""
+    return _core.index_select(input.reshape(-1), 0, _numbers("take", input, index)).reshape(index.shape)
+
+
+@_export
+def put(input, index, source, accumulate=False):
+    """A copy of input with elements of source at places numbered in row-major order; added to what is there if
+    accumulate."""
+    places, values = _numbers("put", input, index), source.reshape(-1)
+    if values.numel() != places.numel():
+        raise ValueError(f"put: index has {places.numel()} elements, source {values.numel()}")
+    flat = input.reshape(-1)
+    if accumulate:
+        return _core.index_add(flat, 0, places, values.to(input.dtype)).reshape(input.shape)
+    return _core.scatter(flat, 0, places, values.to(input.dtype)).reshape(input.shape)
+
+
+Tensor.put_ = in_place(put)
+
+
+@_export
+def argwhere(input):
+    """Where elements are not 0: (count, dimensions) of int64."""
+    return input.nonzero()
+
+
+@_export
+def nonzero_static(input, *, size, fill_value=-1):
+    """The first `size` rows of nonzero(), with rows of fill_value where there are fewer."""
+    found = input.nonzero()[:size]
+    missing = size - found.shape[0]
+    if missing <= 0:
+        return found
+    rest = _core.full((missing, input.dim()), fill_value, dtype=_core.int64, device=input.device)
+    return _core.cat([found, rest], 0)
+
+
+@_function
+def unravel_index(indices, shape):
+    """Row-major numbers as a tuple of indices, one tensor for each dimension of shape."""
+    shape = [shape] if isinstance(shape, int) else list(shape)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"unravel_index: sizes must not be negative, got {shape}")
+    places, rest = [], _numbers("unravel_index", _core.empty(()).expand(shape), indices).reshape(indices.shape)
+    for n in reversed(shape):
+        places.append(_core.remainder(rest, n))
+        rest = _core.floor_divide(rest, n)
+    return tuple(reversed(places))
+
+
+def _triangle(inside, row, col, dtype, device):
+    places = [(r, c) for r in range(row) for c in range(col) if inside(r, c)]
+    both = [[r for r, _ in places], [c for _, c in places]]
+    return _core.tensor(both, dtype=dtype or _core.int64, device=device).reshape(2, len(places))
+
+
+@_function
+def tril_indices(row, col, offset=0, *, dtype=None, device=None):
+    """(2, n) row and column numbers of a matrix's lower triangle, up to diagonal `offset`."""
+    return _triangle(lambda r, c: c - r <= offset, row, col, dtype, device)
+
+
+@_function
+def triu_indices(row, col, offset=0, *, dtype=None, device=None):
+    """(2, n) row and column numbers of a matrix's upper triangle, from diagonal `offset`."""
+    return _triangle(lambda r, c: c - r >= offset, row, col, dtype, device)
+
+
+# ---- sorting, sizes and copies
+
+
+@_export
+def msort(input):
+    """Sorted along dimension 0."""
+    return _core.sort(input, 0)[0]
+
+
+@_export
+def narrow_copy(input, dim, start, length):
+    """narrow, as a copy."""
+    return input.narrow(dim, start, length).clone()
+
+
+def sum_to_size(self, *size):
+    """Summed over dimensions that broadcasting had added or stretched, down to size."""
+    size = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
+    extra = self.dim() - len(size)
+    kept = list(self.shape[extra:]) if extra >= 0 else []
+    if extra < 0 or any(want not in (1, have) for want, have in zip(size, kept)):
+        raise ValueError(f"sum_to_size: {size} does not broadcast to {list(self.shape)}")
+    dims = list(range(extra)) + [extra + i for i, n in enumerate(size) if n == 1 and kept[i] != 1]
+    return (self.sum(dims, keepdim=True) if dims else self).reshape(size)
+
+
+Tensor.sum_to_size = sum_to_size
+
+
+def new_empty_strided(self, size, stride, *, dtype=None, device=None):
+    """A tensor without values of the given size and strides, of self's dtype and device."""
+    return _core.empty_strided(size, stride, dtype=dtype or self.dtype, device=device or self.device)
+
+
+Tensor.new_empty_strided = new_empty_strided
+
+
+# ---- the shape of self, in place
+
+
+def _in_place_view(name):
+    view = getattr(Tensor, name)
+
+    def write(self, *args, **kwargs):
+        if self.requires_grad:
+            raise RuntimeError(f"{name}_: a tensor with gradients keeps its shape; use x = x.{name}(...)")
+        self.data = view(self, *args, **kwargs)
+        return self
+
+    write.__name__ = write.__qualname__ = name + "_"
+    write.__doc__ = f"{name}, which becomes self's own shape; the memory is the same."
+    setattr(Tensor, name + "_", write)
+
+
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", "as_strided"):
+    _in_place_view(_name)
+
+
+# ---- sequences
+
+
+@_function
+def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False):
+    """`steps` numbers from base^start to base^end, whose logarithms are equally far apart."""
+    if steps < 0:
+        raise ValueError(f"logspace: steps must not be negative, got {steps}")
+    exponents = _core.linspace(float(start), float(end), steps, dtype=_core.float64, device=device)
+    values = _core.exp(exponents * math.log(base)) if base > 0 else _core.pow(float(base), exponents)
+    values = values.to(dtype or _core.get_default_dtype())
+    return values.requires_grad_() if requires_grad else values
