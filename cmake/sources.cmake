@@ -23,6 +23,7 @@ file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.
      ${PROJECT_SOURCE_DIR}/scaffolding/*.cuda.cpp ${PROJECT_SOURCE_DIR}/scaffolding/*.cudnn.cpp)
 
 add_library(sf_core OBJECT ${sf_core})
+sf_unity(sf_core)
 include(cmake/embedded_configs.cmake)
 include(cmake/embedded_merges.cmake)
 

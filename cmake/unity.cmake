@@ -1,0 +1,60 @@
+# Several sources in one translation unit: headers take half the time that the files compiled alone would.
+# A group is a folder, or the small folders of one parent that begin with the same letter, so that a new file changes
+# one group and ccache keeps the others. Files with definitions or options of their own stay alone (CMake's rule), and
+# those below, whose unnamed namespaces have a name that a neighbour's has too.
+option(SF_UNITY "Compile several sources at once: half the time for a whole build, longer for one changed file" ON)
+
+set(sf_alone
+    autograd/function_test autograd/gradcheck_test autograd/inplace_test data/recolour_test data/transforms_test
+    diffusion/memory/plan_test diffusion/schedulers/scheduling_unipc_multistep io/formats/safetensors
+    io/hub/model_folder models/autoencoders/autoencoder_kl_cogvideox models/autoencoders/autoencoder_tiny
+    models/autoencoders/vae models/parts/feed_forward_test models/parts/norm_test models/parts/projections_test
+    models/parts/seamless_test models/single_file/packed_files models/text_encoders/t5
+    models/transformers/pixart_transformer_2d models/transformers/tora_transformer_3d models/transformers/tora_test
+    models/unets/unet_2d_condition models/unets/unet_2d_test models/unets/unet_3d_blocks
+    models/upscalers/srvgg_net_compact nn/fractional_max_pool nn/max_unpool ops/attention/attention_cudnn_test
+    ops/attention/attention_device_test ops/fuse/fuse_cuda ops/fuse/fuse_registers ops/index/index_select
+    ops/index/nonzero ops/pointwise/pointwise_values_test ops/random/philox ops/reduce/reduce_values_test
+    ops/reduce/running_test ops/rms_norm/rms_norm ops/search/search_native ops/sort/sort_test optim/adam
+    optim/adam8bit tokenizers/clip_tokenizer tokenizers/tokenizer tokenizers/tokenizer_test
+    tokenizers/word_trainer
+    train/evaluation/clip_tracker train/evaluation/composition_judge_test
+    bindings/data/bind_video bindings/models/bind_models bindings/nn/bind_nn_module bindings/optim/bind_schedule)
+
+function(sf_unity target)
+  if(NOT SF_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  list(JOIN sf_alone "|" alone)
+  list(FILTER sources EXCLUDE REGEX "/(${alone})\\.cpp$")
+  list(SORT sources)
+  set(folders "")
+  foreach(source ${sources})
+    cmake_path(GET source PARENT_PATH folder)
+    string(MD5 key "${folder}")
+    list(APPEND folders "${folder}")
+    list(APPEND files_${key} "${source}")
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder ${folders})
+    string(MD5 key "${folder}")
+    list(LENGTH files_${key} count)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
+    if(count LESS 4)
+      string(REGEX REPLACE "/([^/])[^/]*$" "/\\1" name "${name}")
+    endif()
+    string(MAKE_C_IDENTIFIER "${name}" name)
+    set(index 0)
+    foreach(source ${files_${key}})
+      math(EXPR part "${index} / 12")
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${part})
+      math(EXPR index "${index} + 1")
+    endforeach()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")   # warnings that GCC gives for included files alone
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-dangling-else)
+  endif()
+endfunction()
