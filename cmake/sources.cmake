@@ -23,7 +23,6 @@ file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.
      ${PROJECT_SOURCE_DIR}/scaffolding/*.cuda.cpp ${PROJECT_SOURCE_DIR}/scaffolding/*.cudnn.cpp)
 
 add_library(sf_core OBJECT ${sf_core})
-sf_unity(sf_core)
 include(cmake/embedded_configs.cmake)
 include(cmake/embedded_merges.cmake)
 
@@ -159,3 +158,4 @@ if(NOT SKBUILD)   # a wheel is a zip file: every link would become a copy
 endif()
 set_source_files_properties(scaffolding/core/version.cpp PROPERTIES COMPILE_DEFINITIONS
   "SF_VERSION=\"${PROJECT_VERSION}\";SF_BUILD_FACTS=\"${CMAKE_BUILD_TYPE}, oneDNN $<IF:$<BOOL:${SF_ONEDNN}>,yes,no>\"")
+sf_unity(sf_core)   # after the properties of its sources
