@@ -81,6 +81,6 @@ function(sf_unity target)
   endforeach()
   set_target_properties(${target} PROPERTIES SOURCES "${alone_sources};${units}")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")   # warnings that GCC gives for included files alone
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-dangling-else)
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-dangling-else -Wno-restrict)
   endif()
 endfunction()

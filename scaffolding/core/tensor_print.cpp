@@ -168,7 +168,7 @@ class Printer {
 
 std::string tuple_of(const Shape& s) {
   std::string text = str(s);
-  return '(' + text.substr(1, text.size() - 2) + (s.size() == 1 ? ",)" : ")");
+  return "(" + text.substr(1, text.size() - 2) + (s.size() == 1 ? ",)" : ")");
 }
 
 }  // namespace
