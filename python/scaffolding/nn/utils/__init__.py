@@ -7,6 +7,7 @@ from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 
 _LATER = {
+    "init": None,
     "parametrizations": None,
     "parametrize": None,
     "rnn": None,
