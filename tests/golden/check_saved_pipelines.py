@@ -12,10 +12,11 @@ import sys
 import diffusers
 import make_golden_pipelines_stable_diffusion as golden
 import torch
-from safetensors.numpy import load_file
+from packed import unpacked
+from safetensors.numpy import load
 
 folder = pathlib.Path(sys.argv[1])
-pictures = load_file(golden.FOLDER / "stable_diffusion.safetensors")
+pictures = load(unpacked(golden.FOLDER / "stable_diffusion.safetensors.gz"))
 for name, case in (("StableDiffusionPipeline", "t2i_ddim"), ("StableDiffusionXLPipeline", "xl_ddim")):
     pipe = diffusers.DiffusionPipeline.from_pretrained(
         folder / name, **({"add_watermarker": False} if "XL" in name else {})

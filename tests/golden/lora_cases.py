@@ -39,8 +39,8 @@ lora/lora.json:
 
 An argument {"file": name} is a path below lora/, {"tensors": {key: shape}} a dict of tensors by rule.
 
-lora/lora.safetensors: a picture of each case without `same`, uint8 [1, H, W, 3]; OUTPUT.float32 by diffusers and PEFT,
-OUTPUT.float64 by hand from y = Wx + s B(Ax) and OUTPUT.bare without an adapter, thinned as model_cases.py does.
+lora/lora.safetensors.gz: a picture of each case without `same`, uint8 [1, H, W, 3]; OUTPUT.float32 by diffusers and
+PEFT, OUTPUT.float64 by hand from y = Wx + s B(Ax) and OUTPUT.bare without an adapter, thinned as model_cases.py does.
 """
 
 import json

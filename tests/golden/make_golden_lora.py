@@ -37,7 +37,8 @@ from lora_cases import FOLDER, weighted
 from lora_formats import joined, peft_keys, rank_of, without_alpha
 from model_cases import arguments_of, floats, outputs_of, thinned
 from model_fixture import plain, signature, text_of
-from safetensors.numpy import save_file
+from packed import write_packed
+from safetensors.numpy import save, save_file
 from safetensors.torch import load_file
 
 METHODS = (
@@ -441,8 +442,7 @@ def main():
         "saved": [run_saved(file, family) for family in ADAPTERS for file in ("style", "whole")],
     }
     (FOLDER / "lora.json").write_text(text_of(plain(document)))
-    save_file(pictures | tensors, FOLDER / "lora.safetensors")
-    (FOLDER / "lora.safetensors").chmod(0o644)
+    write_packed(FOLDER / "lora.safetensors.gz", save(pictures | tensors))
     files = sorted(p for p in FOLDER.rglob("*") if p.is_file())
     for path in files:
         print(f"{path.stat().st_size:8} {path.relative_to(FOLDER)}")

@@ -5,19 +5,18 @@ Writes quantize.safetensors.gz and quantized_layers.safetensors.gz, made with bi
 tests/python/ops/test_quantize.py and tests/python/models/test_quantized_files.py compare.
 """
 
-import gzip
 import pathlib
 
 import bitsandbytes.functional as F
 import torch
+from packed import SUFFIX, write_packed
 from safetensors.torch import save
 
 HERE = pathlib.Path(__file__).parent
 
 
 def write(name, tensors):
-    packed = gzip.compress(save({k: v.contiguous() for k, v in tensors.items()}), mtime=0)
-    (HERE / f"{name}.safetensors.gz").write_bytes(packed)
+    write_packed(HERE / f"{name}{SUFFIX}", save({k: v.contiguous() for k, v in tensors.items()}))
 
 
 torch.manual_seed(7)

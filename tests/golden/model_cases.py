@@ -19,8 +19,8 @@ models/FAMILY.json:
               gradient), gradients, tolerance
     extra     shapes of tensors and other things that only a family's own tests read
 
-models/FAMILY.safetensors: CASE/OUTPUT, thinned to MOST values; CASE/gradients, a row for each parameter in the order of
-sorted names: the norm and KEPT values; CASE/gradient of INPUT. Weights and inputs follow hashed_weights.py,
+models/FAMILY.safetensors.gz: CASE/OUTPUT, thinned to MOST values; CASE/gradients, a row for each parameter in the order
+of sorted names: the norm and KEPT values; CASE/gradient of INPUT. Weights and inputs follow hashed_weights.py,
 so that files hold none.
 
 An argument is a number, a text or None as it is; a list, which is a tensor of these numbers; {"values": 77}, a tensor

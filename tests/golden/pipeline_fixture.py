@@ -13,8 +13,8 @@ diffusers and transformers:
     fixture.case("labels", DiTPipeline, parts, {"class_labels": [1, 2], "num_inference_steps": 4}, seed=3)
     fixture.write()
 
-It writes pipelines/FAMILY.json and pipelines/FAMILY.safetensors; pipeline_cases.py says what is in them and how a call
-says "a picture" or "a callback". test_every_pipeline.py finds them and does the rest for every pipeline class of the
+It writes pipelines/FAMILY.json and pipelines/FAMILY.safetensors.gz; pipeline_cases.py says what is in them and how a
+call says "a picture" or "a callback". test_every_pipeline.py finds them and does the rest for every pipeline class of the
 library: pictures, folders, single files, dtypes, output types, callbacks, signatures. A class's first case is the one
 that it tries these on: let it be a plain one of few steps. Networks of few channels, and configs in which pictures are
 not clipped, tell errors apart best.
@@ -30,8 +30,9 @@ import torch
 import transformers
 from hashed_weights import hashed_weight
 from model_fixture import made, plain, signature, tensors_of, text_of
+from packed import SUFFIX, write_packed
 from pipeline_cases import FOLDER, arguments_of
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 # Where every pipeline of ours differs from diffusers'; a family's own differences are its script's.
 PARTS = "a pipeline may be made of some parts, and asks for the others where it needs them"
@@ -161,6 +162,4 @@ class PipelineFixture:
         for name in {c["pipeline"] for c in self.document["cases"]} ^ set(self.document["pipelines"]):
             raise SystemExit(f"{self.family}: {name} has no case, or no pipeline() before its cases")
         (FOLDER / f"{self.family}.json").write_text(text_of(json.loads(json.dumps(self.document))))
-        path = FOLDER / f"{self.family}.safetensors"
-        save_file(self.pictures, path)
-        path.chmod(0o644)
+        write_packed(FOLDER / f"{self.family}{SUFFIX}", save(self.pictures))

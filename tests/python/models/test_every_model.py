@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, cotangent, families, gradient_row, outputs_of, published, thinned
+from packed import SUFFIX, unpacked
 from signatures import parameters_of, plain, unexplained
 
 import scaffolding as sf
@@ -39,9 +40,8 @@ _files = {}
 def golden(case, name):
     family = case["family"]
     if family not in _files:
-        _files[family] = {
-            k: t.numpy() for k, t in sf.safetensors.load_file(FOLDER / "models" / f"{family}.safetensors").items()
-        }
+        raw = unpacked(FOLDER / "models" / f"{family}{SUFFIX}")
+        _files[family] = {k: t.numpy() for k, t in sf.safetensors.load(raw).items()}
     return _files[family][f"{case['name']}/{name}"]
 
 

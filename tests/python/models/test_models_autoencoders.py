@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hashed_weights import hashed, hashed_weight
 from model_cases import FOLDER, families, thinned
+from packed import unpacked
 
 import scaffolding as sf
 from scaffolding.backends import cpu
@@ -19,7 +20,7 @@ from scaffolding.models import AutoencoderKL, AutoencoderTiny, DiagonalGaussianD
 
 FILE = families()["autoencoders"]
 EXTRA = FILE["extra"]
-GOLDEN = sf.io.load_checkpoint(FOLDER / "models" / "autoencoders.safetensors")
+GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "autoencoders.safetensors.gz"))
 CALLS = {case["name"]: case for case in FILE["cases"]}
 KL = [name.removesuffix(": forward") for name in CALLS if name.endswith(": forward")]
 

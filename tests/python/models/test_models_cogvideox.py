@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hashed_weights import hashed, hashed_weight
 from model_cases import FOLDER, families, thinned
+from packed import unpacked
 
 import scaffolding as sf
 from scaffolding.models import (
@@ -19,7 +20,7 @@ from scaffolding.models import (
 
 FILE = families()["cogvideox"]
 EXTRA = FILE["extra"]
-GOLDEN = sf.io.load_checkpoint(FOLDER / "models" / "cogvideox.safetensors")
+GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "cogvideox.safetensors.gz"))
 CONFIGS = {case["name"]: case["config"] for case in FILE["cases"]}
 
 

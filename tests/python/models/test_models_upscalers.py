@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, families, thinned
+from packed import unpacked
 from upscaler_names import bsrgan_name, old_name
 
 import scaffolding as sf
@@ -15,7 +16,7 @@ from scaffolding.models import RRDBNet, SRVGGNetCompact, load_upscaler, upscale
 
 FILE = families()["upscalers"]
 EXTRA = FILE["extra"]
-GOLDEN = sf.io.load_checkpoint(FOLDER / "models" / "upscalers.safetensors")
+GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "upscalers.safetensors.gz"))
 CASES = {case["name"]: case for case in FILE["cases"]}
 CLASSES = {"RRDBNet": RRDBNet, "SRVGGNetCompact": SRVGGNetCompact}
 
