@@ -228,6 +228,11 @@ void bind_transforms(nb::module_& d) {
       "composite",
       [=](std::optional<std::array<uint8_t, 3>> colour) { return mutable_ptr(transforms::composite(colour)); },
       nb::arg("colour").none());
+  using Range = std::array<double, 2>;
+  d.def("color_jitter", [=](Range brightness, Range contrast, Range saturation, Range hue) {
+    return mutable_ptr(transforms::color_jitter({brightness, contrast, saturation, hue}));
+  });
+  d.def("grayscale", [=](int64_t channels, double p) { return mutable_ptr(transforms::grayscale(channels, p)); });
   d.def("to_bucket", [=](const AspectBuckets& b, bool random, const std::string& f) {
     return mutable_ptr(transforms::to_bucket(b, random, filter(f)));
   });

@@ -2,12 +2,25 @@
 workers.
 
 Called by itself, `t(image)` draws its random numbers from a seed of the default generator, `t(image, seed)` from that
-seed; in a DataLoader they depend on epoch and sample alone.
+seed; in a DataLoader they depend on epoch and sample alone. It also takes Pillow's pictures, and NumPy's arrays [H, W]
+and [H, W, C] as torchvision's ToTensor does, and gives a tensor [C, H, W].
 """
 
-from .._core import _data
+from .._core import Tensor, _data
+from .pillow import image_of, to_pil_image
 
 Transform = _data.Transform
+_apply = Transform.__call__
+
+
+def _call(self, image, seed=None):
+    """The transformed image, a tensor [C, H, W]. image: such a tensor, a picture of Pillow's, or an array [H, W] or
+    [H, W, C]; seed: of the random numbers, drawn from the default generator where it is None. TypeError for others.
+    """
+    return _apply(self, image if isinstance(image, Tensor) else image_of(image), seed)
+
+
+Transform.__call__ = _call
 
 
 def _size(size):
@@ -76,13 +89,83 @@ def ToFloat():
     return _data.to_float()
 
 
-ToTensor = ToFloat  # torchvision's name; images are tensors here from the start
+ToTensor = ToFloat  # torchvision's name
+
+
+class PILToTensor:
+    """A picture of Pillow's as uint8 [C, H, W], its values as they are."""
+
+    def __call__(self, picture):
+        return picture if isinstance(picture, Tensor) else image_of(picture)
+
+    def __repr__(self):
+        return "PILToTensor()"
+
+
+class ToPILImage:
+    """A tensor [C, H, W] or [H, W], or an array [H, W] or [H, W, C], as a picture of Pillow's: uint8 as it is, floats
+    of 0..1 times 255. mode: Pillow's, or None for "L", "LA", "RGB" or "RGBA" by the channels. Needs Pillow.
+    """
+
+    def __init__(self, mode=None):
+        self.mode = mode
+
+    def __call__(self, image):
+        return to_pil_image(image, self.mode)
+
+    def __repr__(self):
+        return f"ToPILImage({'' if self.mode is None else repr(self.mode)})"
+
+
+class Lambda:
+    """Any function of an image as a transform."""
+
+    def __init__(self, lambd):
+        if not callable(lambd):
+            raise TypeError(f"Lambda: lambd must be a function, got {type(lambd).__name__}")
+        self.lambd = lambd
+
+    def __call__(self, image):
+        return self.lambd(image)
+
+    def __repr__(self):
+        return f"Lambda({getattr(self.lambd, '__name__', self.lambd)!s})"
 
 
 def Normalize(mean, std):
     """(image - mean) / std by channel; one number serves all."""
     numbers = [[v] if isinstance(v, (int, float)) else list(v) for v in (mean, std)]
     return _data.normalize(*numbers)
+
+
+def _factors(name, value, center=1.0):
+    """(low, high): of a number center - value to center + value, not below 0; of two numbers these."""
+    if isinstance(value, (int, float)):
+        if value < 0:
+            raise ValueError(f"ColorJitter: {name} must not be negative, got {value}")
+        return (max(center - value, 0.0) if center else -value, center + value)
+    low, high = value
+    return (low, high)
+
+
+def ColorJitter(brightness=0, contrast=0, saturation=0, hue=0):
+    """Colours changed at random, in random order: by factors within 1 - b to 1 + b, or within (low, high); the hue by a
+    share of the circle within -hue to hue (at most 0.5), or within (low, high). uint8 0..255 or floats 0..1; alpha
+    stays.
+    """
+    names = ("brightness", "contrast", "saturation")
+    ranges = [_factors(name, value) for name, value in zip(names, (brightness, contrast, saturation))]
+    return _data.color_jitter(*ranges, _factors("hue", hue, center=0.0))
+
+
+def Grayscale(num_output_channels=1):
+    """Grey with one channel or three equal ones."""
+    return _data.grayscale(num_output_channels, 1.0)
+
+
+def RandomGrayscale(p=0.1):
+    """Grey in three equal channels with probability p; the image as it is otherwise."""
+    return _data.grayscale(3, p)
 
 
 def Composite(color=(255, 255, 255)):
