@@ -11,6 +11,7 @@
 #include "scaffolding/core/generator.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/core/parallel.h"
+#include "scaffolding/core/printing.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/version.h"

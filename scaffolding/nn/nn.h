@@ -19,6 +19,7 @@
 #include "scaffolding/nn/multi_margin.h"
 #include "scaffolding/nn/norm.h"
 #include "scaffolding/nn/pooling.h"
+#include "scaffolding/nn/printing.h"
 #include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/shape.h"
 #include "scaffolding/nn/state_dict.h"
