@@ -47,7 +47,7 @@ struct Kind {
   double flop = 0;
 };
 
-struct Options {
+struct BenchOptions {
   std::string name, dtype = "f32";
   int64_t batch = 1, repeats = 3;
 };
@@ -95,7 +95,7 @@ void print_kinds(const std::map<std::string, Kind>& kinds, Time total, cpu::Rate
             << 100 * rest.cpu / total.cpu << "%\n";
 }
 
-void run(const Options& o) {
+void run(const BenchOptions& o) {
   const BenchModel* model = nullptr;
   std::vector<std::string> names;
   for (auto& m : bench_models()) names.push_back(m.name);
@@ -154,7 +154,7 @@ void run(const Options& o) {
 void add_bench(CLI::App& program) {
   auto* command =
       program.add_subcommand("bench", "Time one pass of a model with random weights, and where the time goes");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchOptions>();
   command->add_option("name", o->name, "A model, such as sd15-unet or sd15; lists them without it");
   command->add_option("--dtype", o->dtype, "f32 or bf16")->capture_default_str();
   command->add_option("--batch", o->batch, "Samples in a pass")->capture_default_str();

@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Options {
+struct ConvertOptions {
   std::string input, output, dtype, config;
   bool force = false;
 };
 
 using Weights = std::map<std::string, Tensor>;
 
-std::optional<DType> wanted_dtype(const Options& o) {
+std::optional<DType> wanted_dtype(const ConvertOptions& o) {
   return o.dtype.empty() ? std::nullopt : std::optional(dtype_of("--dtype", o.dtype));
 }
 
@@ -40,7 +40,7 @@ bool is_weights_file(const std::string& path) {
   return has_suffix(path, {".safetensors", ".pt", ".pth", ".bin", ".ckpt"});
 }
 
-void write_weights(Weights weights, const Options& o, const io::Metadata& metadata = {{"format", "pt"}}) {
+void write_weights(Weights weights, const ConvertOptions& o, const io::Metadata& metadata = {{"format", "pt"}}) {
   if (auto dtype = wanted_dtype(o))
     for (auto& [name, t] : weights)
       if (is_floating(t.dtype())) t = to_dtype(t, *dtype);
@@ -51,7 +51,7 @@ void write_weights(Weights weights, const Options& o, const io::Metadata& metada
 }
 
 // A pipeline's folder as one checkpoint, with its configs and tokenizers in the metadata where the format has some.
-void folder_to_file(const Options& o) {
+void folder_to_file(const ConvertOptions& o) {
   const diffusion::SingleFileContent content =
       diffusion::single_file_content(*diffusion::load_pipeline(o.input).pipeline);
   SF_CHECK(content.kind || is_safetensors(o.output), "convert: '", o.input,
@@ -69,14 +69,14 @@ io::Metadata kept_metadata(const std::string& path) {
   return out;
 }
 
-void file_to_folder(const Options& o) {
+void file_to_folder(const ConvertOptions& o) {
   diffusion::LoadSingleFileOptions options;
   options.dtype = wanted_dtype(o);
   options.config = o.config;
   diffusion::save_pipeline(*diffusion::load_single_file_pipeline(o.input, options).pipeline, o.output);
 }
 
-void convert(const Options& o) {
+void convert(const ConvertOptions& o) {
   SF_CHECK(fs::exists(o.input), "convert: there is no file or folder '", o.input, "'");
   SF_CHECK(o.force || !fs::exists(o.output), "convert: '", o.output, "' is there already; --force replaces it");
   wanted_dtype(o);  // refused before anything is read
@@ -100,7 +100,7 @@ void convert(const Options& o) {
 void add_convert(CLI::App& program) {
   auto* command = program.add_subcommand(
       "convert", "Convert a model between one file and a folder, or weights between formats and dtypes");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ConvertOptions>();
   command->add_option("input", o->input, "A checkpoint file, or a folder in diffusers' layout")->required();
   command->add_option("output", o->output, "A file (.safetensors, .pt, .bin, .ckpt), or a folder for a whole model")
       ->required();

@@ -25,8 +25,8 @@ namespace {
 
 using Options = EvaluationSettings;
 
-constexpr int64_t kPictures = 200;     // of the split "train"
-constexpr int64_t kCompositions = 60;  // of each kind
+constexpr int64_t kJudgedPictures = 200;  // of the split "train"
+constexpr int64_t kCompositions = 60;     // of each kind
 
 // The data and what of them was left out: of the recipe, where it lies beside the model or is named. What it composes.
 data::CompositionOptions read_recipe(Options& o) {
@@ -162,8 +162,8 @@ void evaluate_pictures(Options& o, const diffusion::StableDiffusionPipeline& pip
   const data::CompositionOptions composition = read_recipe(o);
   const auto icons = evaluation_icons(o, {.background_probability = 0});
   const uint64_t seed = uint64_t(*o.sampling.seed);
-  auto prompts = train::evaluation_prompts(*icons, o.count.value_or(kPictures), o.splits, seed);
-  const int64_t count = o.compositions.value_or(std::min(kCompositions, o.count.value_or(kPictures)));
+  auto prompts = train::evaluation_prompts(*icons, o.count.value_or(kJudgedPictures), o.splits, seed);
+  const int64_t count = o.compositions.value_or(std::min(kCompositions, o.count.value_or(kJudgedPictures)));
   const auto compositions = train::composition_prompts(*icons, count, seed);
   std::vector<std::string> asked;
   for (auto& it : prompts) asked.push_back(it.prompt);

@@ -126,7 +126,7 @@ std::string pixels(const ordered_json& distance) {
   return out.str();
 }
 
-void print(const ordered_json& r) {
+void print_clips(const ordered_json& r) {
   auto row = [](const std::string& name, const ordered_json& f) {
     std::cout << "  " << std::left << std::setw(26) << name << std::right << std::setw(6) << f["clips"].get<int64_t>()
               << std::setw(10) << pixels(f["distance"]) << std::setw(10) << pixels(f["distance_by_chance"]);
@@ -206,7 +206,7 @@ void evaluate_clips(EvaluationSettings& o, const diffusion::ToraPipeline& pipeli
     return SheetPicture{strip(made[i], prompts[i]), prompts[i].prompt};
   });
   report["prompts"] = each_clip(prompts, judged);
-  hand_over(o, report, print);
+  hand_over(o, report, print_clips);
 }
 
 }  // namespace sf::cli

@@ -8,20 +8,21 @@
 
 namespace sf::cli {
 
-static const auto kTasks = {diffusion::Task::ImageToImage};
+static const auto kImg2ImgTasks = {diffusion::Task::ImageToImage};
 
-static void add_options(CLI::App& c, GenerationSettings& s) {
-  add_generation_options(c, s, kTasks);
+static void add_img2img_options(CLI::App& c, GenerationSettings& s) {
+  add_generation_options(c, s, kImg2ImgTasks);
   c.add_option("-i,--image", s.image, "The picture: PNG, JPEG or WebP; --width and --height resize it");
   c.add_option("--strength", s.strength, "How much of it may change: above 0, to 1")->capture_default_str();
 }
 
-static Tensors read_inputs(const GenerationSettings& s) {
+static Tensors read_img2img_inputs(const GenerationSettings& s) {
   return {input_picture("--image", s.image, io::ImageMode::RGB)};
 }
 
-static std::map<std::string, Tensor> prepare_inputs(GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
-                                                    const Tensors& inputs) {
+static std::map<std::string, Tensor> prepare_img2img_inputs(GenerationSettings& s,
+                                                            const diffusion::DiffusionPipeline& pipeline,
+                                                            const Tensors& inputs) {
   diffusion::VaeImageProcessor processor({.vae_scale_factor = pipeline.vae_scale_factor()});
   Tensor image = processor.preprocess(inputs, {.height = s.height, .width = s.width});
   s.height = s.width = std::nullopt;  // the picture's are the result's
@@ -31,7 +32,7 @@ static std::map<std::string, Tensor> prepare_inputs(GenerationSettings& s, const
 void add_img2img(CLI::App& program) {
   auto* command = program.add_subcommand("img2img", "Change a picture by a prompt");
   auto s = std::make_shared<GenerationSettings>();
-  add_options(*command, *s);
+  add_img2img_options(*command, *s);
   command->footer(R"(Examples:
   scaffolding img2img "red apple, noto" --image apple.png --strength 0.6
   scaffolding img2img "a lighthouse in oil" --image photo.jpg --model ~/models/sd21 --width 512 --height 512
@@ -40,10 +41,10 @@ void add_img2img(CLI::App& program) {
     read_like(*command, *s);
     if (s->model.empty()) s->model = shipped_model();
     draw({.command = "img2img",
-          .tasks = kTasks,
-          .add_options = add_options,
-          .read_inputs = read_inputs,
-          .prepare_inputs = prepare_inputs},
+          .tasks = kImg2ImgTasks,
+          .add_options = add_img2img_options,
+          .read_inputs = read_img2img_inputs,
+          .prepare_inputs = prepare_img2img_inputs},
          *s);
   });
 }

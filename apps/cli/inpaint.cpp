@@ -9,16 +9,16 @@
 
 namespace sf::cli {
 
-static const auto kTasks = {diffusion::Task::Inpainting};
+static const auto kInpaintTasks = {diffusion::Task::Inpainting};
 
-static void add_options(CLI::App& c, GenerationSettings& s) {
-  add_generation_options(c, s, kTasks);
+static void add_inpaint_options(CLI::App& c, GenerationSettings& s) {
+  add_generation_options(c, s, kInpaintTasks);
   c.add_option("-i,--image", s.image, "The picture: PNG, JPEG or WebP");
   c.add_option("--mask", s.mask, "A picture of the same size: white where it is made anew, black where it stays");
   c.add_option("--strength", s.strength, "How much of the part may change: above 0, to 1")->capture_default_str();
 }
 
-static Tensors read_inputs(const GenerationSettings& s) {
+static Tensors read_inpaint_inputs(const GenerationSettings& s) {
   Tensor picture = input_picture("--image", s.image, io::ImageMode::RGB),
          mask = input_picture("--mask", s.mask, io::ImageMode::L);
   SF_CHECK(picture.size(1) == mask.size(1) && picture.size(2) == mask.size(2), "--mask: must have the picture's size ",
@@ -26,8 +26,9 @@ static Tensors read_inputs(const GenerationSettings& s) {
   return {picture, mask};
 }
 
-static std::map<std::string, Tensor> prepare_inputs(GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
-                                                    const Tensors& inputs) {
+static std::map<std::string, Tensor> prepare_inpaint_inputs(GenerationSettings& s,
+                                                            const diffusion::DiffusionPipeline& pipeline,
+                                                            const Tensors& inputs) {
   diffusion::ImageProcessorOptions o{.vae_scale_factor = pipeline.vae_scale_factor()};
   diffusion::PreprocessOptions size{.height = s.height, .width = s.width};
   Tensor image = diffusion::VaeImageProcessor(o).preprocess(Tensors{inputs[0]}, size);
@@ -42,16 +43,16 @@ void add_inpaint(CLI::App& program) {
   auto* command = program.add_subcommand("inpaint", "Make a part of a picture anew");
   auto s = std::make_shared<GenerationSettings>();
   s->strength = 1;
-  add_options(*command, *s);
+  add_inpaint_options(*command, *s);
   command->footer("Example:\n  scaffolding inpaint \"a blue hat\" --image cat.png --mask hat.png");
   command->callback([command, s] {
     read_like(*command, *s);
     if (s->model.empty()) s->model = shipped_model();
     draw({.command = "inpaint",
-          .tasks = kTasks,
-          .add_options = add_options,
-          .read_inputs = read_inputs,
-          .prepare_inputs = prepare_inputs},
+          .tasks = kInpaintTasks,
+          .add_options = add_inpaint_options,
+          .read_inputs = read_inpaint_inputs,
+          .prepare_inputs = prepare_inpaint_inputs},
          *s);
   });
 }

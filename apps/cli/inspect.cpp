@@ -24,7 +24,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string path, contains;
   bool json = false, tensors = false;
 };
@@ -54,7 +54,7 @@ std::optional<models::UpscalerKind> upscaler_of(const std::vector<io::Checkpoint
   return std::nullopt;
 }
 
-void inspect_checkpoint(const std::string& path, const Options& o) {
+void inspect_checkpoint(const std::string& path, const InspectOptions& o) {
   auto file = io::open_checkpoint(path);
   const std::vector<io::CheckpointEntry> entries = file->entries();
   std::map<std::string, int64_t> by_dtype;
@@ -98,7 +98,7 @@ void inspect_checkpoint(const std::string& path, const Options& o) {
                 << shape_text(e.shape) << "\n";
 }
 
-void inspect_picture(const std::string& path, const Options& o) {
+void inspect_picture(const std::string& path, const InspectOptions& o) {
   io::ImageInfo info = io::image_info(path);
   if (o.json) {
     std::cout << ordered_json{{"path", path},
@@ -116,7 +116,7 @@ void inspect_picture(const std::string& path, const Options& o) {
 }
 
 // A folder in diffusers' layout: its class and what its parts weigh.
-void inspect_folder(const fs::path& folder, const Options& o) {
+void inspect_folder(const fs::path& folder, const InspectOptions& o) {
   if (!fs::exists(folder / "model_index.json")) {
     if (fs::exists(folder / "config.json") && !o.json) {
       io::Object config = io::read_config_file((folder / "config.json").string());
@@ -143,7 +143,7 @@ void inspect_folder(const fs::path& folder, const Options& o) {
   }
 }
 
-void inspect(const Options& o) {
+void inspect(const InspectOptions& o) {
   SF_CHECK(fs::exists(o.path), "inspect: there is no file or folder '", o.path, "'");
   if (fs::is_directory(o.path)) return inspect_folder(o.path, o);
   if (is_picture(o.path)) return inspect_picture(o.path, o);
@@ -155,7 +155,7 @@ void inspect(const Options& o) {
 void add_inspect(CLI::App& program) {
   auto* command =
       program.add_subcommand("inspect", "Show what is in a checkpoint, a LoRA, a model's folder or a picture");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<InspectOptions>();
   command
       ->add_option("path", o->path,
                    "safetensors, .pt, .ckpt, GGUF, npz; a LoRA; a folder in diffusers' layout; PNG, JPEG or WebP")

@@ -24,7 +24,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-struct Options {
+struct InterpolateOptions {
   std::string from, to;
   int64_t frames = 24, loop = 0;
   std::optional<int64_t> to_seed;
@@ -39,7 +39,7 @@ Tensor noise(int64_t seed, const Shape& shape) {
   return randn(shape, generator);
 }
 
-void interpolate(Options& o) {
+void interpolate(InterpolateOptions& o) {
   GenerationSettings& s = o.sampling;
   SF_CHECK(o.fps > 0 && o.fps <= 100, "--fps: must be above 0, to 100, got ", o.fps);
   check_output("--output", s.output, ".gif .webp");
@@ -120,7 +120,7 @@ void interpolate(Options& o) {
 
 void add_interpolate(CLI::App& program) {
   auto* command = program.add_subcommand("interpolate", "Walk from one prompt to another, as an animation");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<InterpolateOptions>();
   o->sampling.output = "walk.gif";
   o->sampling.batch = 4;
   command->add_option("from", o->from, "The prompt of the first picture")->required();

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kMostThreads = 8, kPerThread = 64;
 
-struct Options {
+struct ModelsOptions {
   std::string name, kind;
   bool json = false;
 };
@@ -118,7 +118,7 @@ ordered_json json_of(const Row& row) {
   return out;
 }
 
-void list_models(const Options& o) {
+void list_models(const ModelsOptions& o) {
   std::vector<io::LocalModel> found = known_models();
   if (!o.name.empty()) std::erase_if(found, [&](auto& model) { return !contains(model.name, o.name); });
   const std::vector<ModelDescription> descriptions = described(found);
@@ -148,7 +148,7 @@ void list_models(const Options& o) {
 void add_models(CLI::App& program) {
   auto* command = program.add_subcommand(
       "models", "List the models on this machine: in Hugging Face's cache, ComfyUI's and the web UIs' folders");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ModelsOptions>();
   command->add_option("name", o->name, "Only those whose name or folder contains this");
   std::string kinds;
   for (auto& kind : models::described_kinds()) kinds += (kinds.empty() ? "" : ", ") + kind;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Options {
+struct TrainOptions {
   std::string config, output, data, pretrained, device = "cpu";
   bool smoke = false, quiet = false, cuda_graph = false, force = false;
 };
@@ -30,7 +30,7 @@ void check_folder(const std::string& folder) {
            "' is there already and holds no run that could go on; name another folder, or --force puts one into it");
 }
 
-template <class Run> void train(const Options& o, Run run, const char* denoiser) {
+template <class Run> void train(const TrainOptions& o, Run run, const char* denoiser) {
   run.quiet = o.quiet;
   run.device = Device(o.device);
   run.cuda_graph = o.cuda_graph;
@@ -42,7 +42,7 @@ template <class Run> void train(const Options& o, Run run, const char* denoiser)
   else std::cerr << "stopped; the same command goes on from here\n";
 }
 
-void train(const Options& o) {
+void train(const TrainOptions& o) {
   const Device device(o.device);
   if (!o.force) check_folder(o.output);
   SF_CHECK(!o.cuda_graph || device.is_cuda(), "train: --cuda-graph needs --device cuda, got ", device);
@@ -64,7 +64,7 @@ void train(const Options& o) {
 
 void add_train(CLI::App& program) {
   auto* command = program.add_subcommand("train", "Train a model of pictures or clips from a recipe");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TrainOptions>();
   command->add_option("--config", o->config, "The recipe, such as models/emoji-128/train.json")->required();
   command
       ->add_option("-o,--output", o->output,

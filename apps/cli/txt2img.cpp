@@ -10,17 +10,17 @@
 namespace sf::cli {
 
 using diffusion::Task;
-static const auto kTasks = {Task::TextToImage, Task::ClassToImage};
+static const auto kTxt2ImgTasks = {Task::TextToImage, Task::ClassToImage};
 
-static void add_options(CLI::App& c, GenerationSettings& s) {
-  add_generation_options(c, s, kTasks);
+static void add_txt2img_options(CLI::App& c, GenerationSettings& s) {
+  add_generation_options(c, s, kTxt2ImgTasks);
   add_hires_options(c, s);
 }
 
 void add_txt2img(CLI::App& program) {
   auto* command = program.add_subcommand("txt2img", "Make pictures from a prompt");
   auto s = std::make_shared<GenerationSettings>();
-  add_options(*command, *s);
+  add_txt2img_options(*command, *s);
   command->footer(R"(Examples:
   scaffolding txt2img "red apple, fluent 3d, on a blue background"
   scaffolding txt2img "cat face" --count 8 --batch 4 --seed 1 --output cats/{number}.png
@@ -38,7 +38,11 @@ void add_txt2img(CLI::App& program) {
     const bool several = !s->prompts.empty() || !s->grid.empty();
     SF_CHECK(says_something || several, "txt2img: needs a prompt");
     if (s->model.empty()) s->model = shipped_model();
-    draw({.command = "txt2img", .tasks = kTasks, .add_options = add_options, .needs_prompt = !says_something}, *s);
+    draw({.command = "txt2img",
+          .tasks = kTxt2ImgTasks,
+          .add_options = add_txt2img_options,
+          .needs_prompt = !says_something},
+         *s);
   });
 }
 

@@ -24,7 +24,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-struct Options {
+struct UpscaleOptions {
   std::vector<std::string> pictures;
   std::string model, output, dtype = "float32", device = "cpu";
   std::optional<int64_t> scale;
@@ -33,7 +33,7 @@ struct Options {
 };
 
 // Where the picture goes: --output, with {name} filled in; without it "cat_x4.png" beside "cat.jpg".
-std::string output_of(const Options& o, const std::string& picture, int64_t scale) {
+std::string output_of(const UpscaleOptions& o, const std::string& picture, int64_t scale) {
   const fs::path path(picture);
   const std::string name = path.stem().string();
   if (o.output.empty()) return (path.parent_path() / (name + "_x" + std::to_string(scale) + ".png")).string();
@@ -51,7 +51,7 @@ struct Job {
 };
 
 // All that can be known before the first tile: pictures are there, and where they go can be written, each elsewhere.
-std::vector<Job> jobs_of(const Options& o, int64_t scale) {
+std::vector<Job> jobs_of(const UpscaleOptions& o, int64_t scale) {
   std::vector<Job> jobs;
   for (auto& picture : o.pictures) {
     SF_CHECK(fs::is_regular_file(picture), "upscale: there is no file '", picture, "'");
@@ -68,7 +68,7 @@ std::vector<Job> jobs_of(const Options& o, int64_t scale) {
   return jobs;
 }
 
-void upscale(Options& o) {
+void upscale(UpscaleOptions& o) {
   check_template("--output", o.output, {"name", "scale"});
   SF_CHECK(!o.model.empty(),
            "--model: name a file of ESRGAN or Real-ESRGAN (.pth or .safetensors), such as "
@@ -113,7 +113,7 @@ void upscale(Options& o) {
 
 void add_upscale(CLI::App& program) {
   auto* command = program.add_subcommand("upscale", "Enlarge pictures by a file of ESRGAN or Real-ESRGAN");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<UpscaleOptions>();
   command->add_option("pictures", o->pictures, "PNG, JPEG or WebP")->required();
   command->add_option("-m,--model", o->model,
                       "RRDBNet or SRVGGNetCompact: .pth, .safetensors, a folder that was saved here, or a name as "
