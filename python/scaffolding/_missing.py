@@ -37,8 +37,14 @@ def table():
 
 
 def other_names():
-    """{name of another interface: advice}."""
-    return _read("other_names.txt")["scaffolding"]
+    """{name of another interface that is not here: advice}."""
+    return {name: advice for name, advice in _read("other_names.txt")["scaffolding"].items() if advice}
+
+
+def other_names_here():
+    """{place in the package: names of other interfaces that are there}."""
+    read = _read("other_names.txt")
+    return {place: [name for name, advice in names.items() if not advice] for place, names in read.items()}
 
 
 def _ours(space):
