@@ -136,11 +136,8 @@ class _MissingName(AttributeError):
         text = f"{self._owner} has no attribute {self.name!r}"
         if self.name.startswith("_"):
             return text
-        if self._space == "torch.Tensor":
-            known = dir(Tensor)
-        else:
-            known = vars(sys.modules[self._space.replace("torch", __package__, 1)])
-            known = (*known, *known.get("_LATER", ()))
+        known = vars(sys.modules[self._space.replace("torch", __package__, 1)])
+        known = (*known, *known.get("_LATER", ()))
         return text + explain(self._space, self.name, [n for n in known if not n.startswith("_")])
 
     def __repr__(self):
@@ -159,7 +156,11 @@ def missing(module, name):
     return _MissingName(f"module {module!r}", module.replace(__package__, "torch", 1), name)
 
 
-_core._set_missing_attribute(lambda name: _MissingName("'Tensor' object", "torch.Tensor", name))
+def _attribute_help(name):
+    return "" if name.startswith("_") else explain("torch.Tensor", name, [n for n in dir(Tensor) if n[0] != "_"])
+
+
+_core._set_attribute_help(_attribute_help)
 
 
 def help_modules():

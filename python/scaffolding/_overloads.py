@@ -52,6 +52,7 @@ _RESULTS = {
     for name in ("max", "min", "sort", "topk", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin")
 }
 _RESULTS["aminmax"] = _result_type("aminmax", "min", "max")
+_RESULTS["frexp"] = _result_type("frexp", "mantissa", "exponent")
 
 
 def _named(name, values):

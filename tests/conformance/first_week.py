@@ -143,7 +143,7 @@ def describe(value, package, random=False):
 
 
 def evaluate(expression, package, folder, random=False):
-    """What describe() says of it; RuntimeError's kin: whatever the expression raises."""
+    """What describe() says of it; whatever the expression raises."""
     torch = importlib.import_module(package)
     names = names_of(package, folder)
     *statements, last = expression.split("; ")
@@ -169,27 +169,39 @@ def agree(got, want):
 
 
 def record():
-    """first_week.json, by torch: {expression: its description}."""
+    """first_week.json, by torch: a description for each expression, in their order."""
     with tempfile.TemporaryDirectory() as folder:
-        found = {e: evaluate(e, "torch", folder, random) for e, (_, random) in expressions().items()}
-    lines = [f"{json.dumps(e)}: {json.dumps(d, separators=(',', ':'))}" for e, d in found.items()]
-    RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        found = [evaluate(e, "torch", folder, random) for e, (_, random) in expressions().items()]
+    lines = [json.dumps(description, separators=(",", ":")) for description in found]
+    RECORDED.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def recorded():
+    """{expression: (area, whether it is random, its description by torch)}."""
+    found, told = expressions(), json.loads(RECORDED.read_text())
+    assert len(found) == len(told), f"{RECORDED.name} is of other expressions: run first_week.py with --torch-python"
+    return {e: (*found[e], description) for e, description in zip(found, told)}
+
+
+def difference(expression, random, want):
+    """Why our package does not do what torch does; None where it does."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            got = evaluate(expression, "scaffolding", folder, random)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+    return None if agree(got, want) else f"{got} instead of {want}"
 
 
 def compare():
     """{area: (how many run and agree, how many there are)}, and [(expression, why not)]."""
-    recorded, areas, failures = json.loads(RECORDED.read_text()), {}, []
-    with tempfile.TemporaryDirectory() as folder:
-        for expression, (area, random) in expressions().items():
-            try:
-                got = evaluate(expression, "scaffolding", folder, random)
-                why = None if agree(got, recorded[expression]) else f"{got} instead of {recorded[expression]}"
-            except Exception as error:
-                why = f"{type(error).__name__}: {error}"
-            good, all_of = areas.get(area, (0, 0))
-            areas[area] = (good + (why is None), all_of + 1)
-            if why:
-                failures.append((expression, why))
+    areas, failures = {}, []
+    for expression, (area, random, want) in recorded().items():
+        why = difference(expression, random, want)
+        good, all_of = areas.get(area, (0, 0))
+        areas[area] = (good + (why is None), all_of + 1)
+        if why:
+            failures.append((expression, why))
     return areas, failures
 
 

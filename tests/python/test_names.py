@@ -72,7 +72,7 @@ def test_a_missed_name_of_a_module(place, name, says):
 def test_a_missed_attribute_of_a_tensor(name, says):
     for tensor in (sf.ones(2), sf.nn.Parameter(sf.ones(2))):
         text = message(tensor, name)
-        assert text.startswith(f"'Tensor' object has no attribute '{name}'") and says in text, text
+        assert text.startswith(f"'{type(tensor).__name__}' object has no attribute '{name}'") and says in text, text
 
 
 def test_errors_of_properties_and_attributes_of_tensors_stay():
