@@ -269,6 +269,47 @@ def sgn(input):
 
 
 @_export
+def angle(input):
+    """The angle of numbers in the complex plane, in radians: pi below 0, otherwise 0; nan of nan. No gradient flows."""
+    x = input.detach() if input.dtype.is_floating_point else input.to(_core.get_default_dtype())
+    y = _core.where(x < 0, _core.full_like(x, math.pi), _core.zeros_like(x))
+    return _core.where(_core.isnan(x), x, y)
+
+
+@_function
+def real(input):
+    """input itself: its numbers are real."""
+    return input
+
+
+@_export
+def conj(input):
+    """input itself: its numbers are real."""
+    return input
+
+
+@_export
+def resolve_conj(input):
+    """input itself: its numbers are real."""
+    return input
+
+
+@_export
+def is_conj(input):
+    """False: no dtype here is complex."""
+    return False
+
+
+@_function
+def typename(obj):
+    """The name of an object's type with its module; of a tensor that of its dtype: "scaffolding.FloatTensor"."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    return f"{named.__module__}.{named.__qualname__}".removeprefix("builtins.")
+
+
+@_export
 def signbit(input):
     """Whether the sign is minus, which -0.0 has too."""
     if not input.dtype.is_floating_point:

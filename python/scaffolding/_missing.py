@@ -71,7 +71,11 @@ def _modules():
 
 
 def _places():
-    """{name: where it is} of all public names; of several places the first."""
+    """{name: where it is} of all public names, also of packages that nobody asked for yet; of several places the
+    first."""
+    for package, place in sys.modules[__package__]._LATER.items():
+        if place is None:
+            import_module(f".{package}", __package__)
     places = {}
     for module in _modules():
         for name, found in vars(sys.modules[module]).items():

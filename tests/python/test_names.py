@@ -177,14 +177,13 @@ SEEDS_CALLS = {
     "diffusion.auto_devices": "model strategy",
     "diffusion.load_pipeline": "model_name m2d i2i",
     "diffusion.ToraPipeline.__call__": "prompt negative_prompt num_frames num_inference_steps height width "
-    "guidance_scale output_type generator prompt_embeds negative_prompt_embeds video_flow use_dynamic_cfg eta seed "
-    "callback callback_steps callback_on_step_end",
+    "guidance_scale output_type generator prompt_embeds negative_prompt_embeds video_flow use_dynamic_cfg eta "
+    "callback_on_step_end",
     "diffusion.classifier_free_guidance": "model latents timesteps prompt_embeds negative_prompt_embeds guidance_scale",
     "diffusion.rescale_noise_cfg": "noise_pred noise_pred_text guidance_rescale",
     "diffusion.get_beta_schedule": "schedule num_timesteps beta_start beta_end",
     "diffusion.CogVideoXDPMScheduler": "num_train_timesteps beta_start beta_end beta_schedule snr_shift_scale "
-    "prediction_type solver_order timestep_spacing clip_sample clip_sample_range use_dynamic_thresholding "
-    "dynamic_thresholding_ratio rescale_betas_zero_snr",
+    "prediction_type timestep_spacing clip_sample clip_sample_range rescale_betas_zero_snr",
     "diffusion.DiTModel": "patch_size in_channels hidden_size depth",
     "nn.video.TextToVideoPipeline": "num_frames frame_height frame_width text_embed_dim model_channels num_heads",
     "nn.video.TextToVideoPipeline.generate": "prompt num_steps guidance_scale",

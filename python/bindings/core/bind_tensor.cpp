@@ -82,10 +82,13 @@ PyObject* text_with_help(PyObject* o) {
   auto* error = reinterpret_cast<PyAttributeErrorObject*>(o);
   PyObject *owner = error->obj, *name = error->name;
   if (!text || !help_for_attribute || !owner || !name || !is_tensor(owner)) return text.release().ptr();
-  if (_PyType_Lookup(Py_TYPE(owner), name)) return text.release().ptr();  // a property's own
+  nb::object of = nb::steal(PyUnicode_FromFormat("'%s' object has no attribute '%U'", Py_TYPE(owner)->tp_name, name));
+  if (!of) return nullptr;
+  if (PyUnicode_Compare(text.ptr(), of.ptr()) != 0) return text.release().ptr();  // a property's own
+  nb::object kind = nb::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(owner)), "__name__"));
   nb::object end = nb::steal(PyObject_CallOneArg(help_for_attribute, name));
-  if (!end) return nullptr;
-  text = nb::steal(PyUnicode_Concat(text.ptr(), end.ptr()));
+  if (!kind || !end) return nullptr;
+  text = nb::steal(PyUnicode_FromFormat("'%U' object has no attribute '%U'%U", kind.ptr(), name, end.ptr()));
   if (!text) return nullptr;
   nb::object arguments = nb::steal(PyTuple_Pack(1, text.ptr()));
   if (!arguments) return nullptr;

@@ -1,5 +1,13 @@
 """Paths the API promises."""
 
-from . import checkpoint, data, tensorboard
-from .export import export_to_gif, export_to_video
-from .pictures import load_image, make_image_grid
+from . import checkpoint, data
+from .._later import later
+
+_LATER = {
+    "export_to_gif": "export",
+    "export_to_video": "export",
+    "load_image": "pictures",
+    "make_image_grid": "pictures",
+    "tensorboard": None,
+}
+__getattr__, __dir__ = later(__name__, _LATER)
