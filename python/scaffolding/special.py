@@ -15,9 +15,9 @@ from .nn.functional import log_softmax, softmax
 
 __all__ = (
     "digamma entr erf erfc erfcx erfinv exp2 expit expm1 gammaln i0 i0e i1 i1e log1p log_ndtr log_softmax logit "
-    "logsumexp multigammaln ndtr ndtri polygamma psi round sinc softmax xlog1py xlogy zeta"
+    "logsumexp multigammaln ndtr ndtri polygamma psi round sinc softmax xlog1py xlogy"
 ).split()
-logsumexp, round = _core.logsumexp, _core.round
+logsumexp, round, xlogy = _core.logsumexp, _core.round, _core.xlogy
 
 
 def _in_double(function):
@@ -191,7 +191,8 @@ def _digamma(x):
 
 
 def _zeta(s, q):
-    """Hurwitz's zeta function for a number s > 1: the sum of (q + k)^-s, by Euler's and Maclaurin's formula."""
+    """Hurwitz's zeta function for a number s > 1 and q > 0: the sum of (q + k)^-s, by Euler's and Maclaurin's
+    formula."""
     total = _core.zeros_like(q)
     for k in range(_SHIFT):
         total = total + _core.pow(q + k, -s)
@@ -205,14 +206,25 @@ def _zeta(s, q):
         total = total + b * factor / math.factorial(2 * j) * power
         power = power / (z * z)
         factor = factor * (s + 2 * j - 1) * (s + 2 * j)
-    whole = (q <= 0) & (q == _core.floor(q))
-    return _core.where(whole, _core.full_like(q, math.inf), total)
+    return total
 
 
 def _polygamma(n, x):
     """The derivative of order n >= 1 of digamma; its own gradient is that of order n + 1."""
-    order = _with_slope(lambda x, y: _polygamma(n + 1, x))
-    return order(lambda x: (-1) ** (n + 1) * math.factorial(n) * _zeta(n + 1, x))(x)
+    return _with_slope(lambda x, y: _polygamma(n + 1, x))(lambda x: _polygamma_of(n, x))(x)
+
+
+def _polygamma_of(n, x):
+    mirrored = x < 0.5
+    y = (-1) ** (n + 1) * math.factorial(n) * _zeta(n + 1, _core.where(mirrored, 1 - x, x))
+    slopes = [0.0, 1.0]  # of the derivatives of c = cot(pi x): c' = -pi (1 + c^2)
+    for _ in range(n):
+        down = [k * c for k, c in enumerate(slopes)][1:]
+        slopes = [-math.pi * (a + b) for a, b in zip([*down, 0.0, 0.0], [0.0, 0.0, *down])]
+    near = x - _core.round(x)
+    other = (-1) ** n * y - math.pi * _polynomial(1 / _core.tan(math.pi * near), slopes)
+    other = _core.where(near == 0, _core.full_like(x, (-1) ** (n + 1) * math.inf), other)
+    return _core.where(mirrored, other, y)
 
 
 gammaln = _in_double(_gammaln)
@@ -231,13 +243,6 @@ def multigammaln(input, p):
     """The logarithm of the multivariate gamma function of dimension p; input must be above (p - 1) / 2."""
     parts = [gammaln(input - i / 2) for i in range(p)]
     return sum(parts[1:], parts[0]) + p * (p - 1) / 4 * math.log(math.pi)
-
-
-def zeta(input, other):
-    """Hurwitz's zeta function: the sum over k >= 0 of (k + other)^-input; input: a number above 1, other: a tensor."""
-    if not isinstance(input, int | float) or input <= 1:
-        raise RuntimeError(f"zeta: input must be a number above 1, got {input!r}")
-    return _in_double(lambda q: _zeta(input, q))(other)
 
 
 # ---- Bessel functions: the series up to 20, the asymptotic one above, both over exp(|x|)
