@@ -14,7 +14,9 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
     if isinstance(bins, _core.Tensor):
         edges = bins.to(values.dtype)
     else:
-        low, high = range if range is not None else (float(values.min()), float(values.max())) if len(values) else (0, 0)
+        if range is None:
+            range = (values.min().item(), values.max().item()) if len(values) else (0, 0)
+        low, high = range
         if low == high:
             low, high = low - 0.5, high + 0.5
         edges = _core.linspace(low, high, bins + 1, dtype=values.dtype)

@@ -39,9 +39,7 @@ def hamming_window(
 
 def blackman_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
     """Three cosines' arch from 0 to 0."""
-    return _window(
-        "blackman_window", window_length, periodic, _cosines(0.42, -0.5, 0.08), dtype, device, requires_grad
-    )
+    return _window("blackman_window", window_length, periodic, _cosines(0.42, -0.5, 0.08), dtype, device, requires_grad)
 
 
 def bartlett_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):

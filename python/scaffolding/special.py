@@ -7,17 +7,18 @@ gradients are exact, and have gradients of their own.
 import functools
 import math
 
-from . import _core
-from ._core import erf, exp2, expm1, log1p, sigmoid as expit
-from ._elementwise import logit, sinc
+from . import _core, _elementwise
 from .autograd.function import Function
-from .nn.functional import log_softmax, softmax
+from .nn import functional
 
 __all__ = (
     "digamma entr erf erfc erfcx erfinv exp2 expit expm1 gammaln i0 i0e i1 i1e log1p log_ndtr log_softmax logit "
     "logsumexp multigammaln ndtr ndtri polygamma psi round sinc softmax xlog1py xlogy"
 ).split()
+erf, exp2, expit, expm1, log1p = _core.erf, _core.exp2, _core.sigmoid, _core.expm1, _core.log1p
 logsumexp, round, xlogy = _core.logsumexp, _core.round, _core.xlogy
+logit, sinc = _elementwise.logit, _elementwise.sinc
+log_softmax, softmax = functional.log_softmax, functional.softmax
 
 
 def _in_double(function):

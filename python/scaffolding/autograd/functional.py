@@ -1,8 +1,8 @@
 """torch.autograd.functional: derivatives of functions of tensors, row by row of the Jacobian.
 
 func takes the inputs, a tensor or a tuple of tensors, and gives a tensor or a tuple of them; results have the same
-structure. create_graph: the results can be differentiated again. strict is accepted: a result that does not depend on an
-input has derivative 0, and an error with strict=True.
+structure. create_graph: the results can be differentiated again. A result that does not depend on an input has
+derivative 0, or is an error with strict=True.
 """
 
 from .. import _core
@@ -67,9 +67,7 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     return rows[0] if isinstance(outputs, Tensor) else tuple(rows)
 
 
-def hessian(
-    func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"
-):
+def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
     """The second derivatives of a func with one number: [*input.shape, *input.shape] for each pair of inputs."""
 
     def slope(*leaves):
@@ -108,7 +106,7 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
         vectors = [_core.ones_like(leaves[0])] if v is None else list(_tuple("jvp", "v", v))
         dummies = [_core.zeros_like(y).requires_grad_() for y in ys]
         through = _grad("jvp", ys, leaves, dummies, True, strict)
-        found = _grad("jvp", [g for g in through], dummies, vectors, create_graph, False)
+        found = _grad("jvp", through, dummies, vectors, create_graph, False)
     return _like(outputs, _done(ys, create_graph)), _like(outputs, _done(found, create_graph))
 
 
