@@ -57,7 +57,10 @@ def page():
     others = {}
     for name, advice in _missing.other_names().items():
         others.setdefault(advice, []).append(name)
-    sections += ["", "## Names of other interfaces", "", "| Name | Here |", "|---|---|"]
+    sections += ["", "## Names of other interfaces", "", "| Place | Here under the same name |", "|---|---|"]
+    for place, names in _missing.other_names_here().items():
+        sections.append(f"| `{place}` | {' '.join(f'`{n}`' for n in names)} |")
+    sections += ["", "| Name | Here |", "|---|---|"]
     sections += [f"| {' '.join(f'`{n}`' for n in group)} | {advice} |" for advice, group in others.items()]
     return "\n".join(lines + sections) + "\n"
 

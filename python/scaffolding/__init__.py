@@ -25,26 +25,8 @@ from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_e
 from ._random import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from .amp import autocast
 from .serialization import load, save
-from . import (
-    _missing,
-    amp,
-    autograd,
-    backends,
-    cuda,
-    data,
-    diffusion,
-    distributed,
-    hub,
-    io,
-    models,
-    nn,
-    optim,
-    profiler,
-    safetensors,
-    tokenizers,
-    train,
-    utils,
-)
+from . import _missing, amp, autograd, backends, cuda, nn, optim, utils
+from ._later import later
 
 __version__ = "0.1.0"
 
@@ -55,4 +37,12 @@ e = _core.e
 newaxis = None
 strided = "strided"
 
+# Imported when they are asked for: half of what `import scaffolding` took.
+_LATER = dict.fromkeys("data diffusion distributed hub io models profiler safetensors special tokenizers train".split())
+_LATER |= {f"{name}_window": "_windows" for name in "bartlett blackman hamming hann kaiser".split()}
+_LATER |= {
+    f"{name}Tensor": "_typed_tensors" for name in "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()
+}
+_LATER |= {"histogram": "_histogram"}
+__getattr__, __dir__ = later(__name__, _LATER)
 _missing.help_modules()

@@ -10,7 +10,7 @@ import math
 from . import _core
 from ._compositions import exporter, in_place
 from ._core import Tensor
-from ._overloads import broadcast_tensors
+from ._overloads import _named, broadcast_tensors
 
 __all__ = []
 _export, _function = exporter(__all__)
@@ -175,6 +175,90 @@ def ldexp(input, other):
     return input * _core.exp2(other.to(_core.get_default_dtype()))
 
 
+def _special(name, of, doc):
+    """A function of scaffolding.special, which is imported when it is first called."""
+
+    def call(input, *args):
+        from . import special
+
+        return getattr(special, of)(input, *args)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return _with_alias()(call)
+
+
+_special("erfc", "erfc", "1 - erf(input), exact where that is small.")
+_special("erfinv", "erfinv", "The number whose erf is input; nan outside [-1, 1].")
+_special("lgamma", "gammaln", "The logarithm of the absolute value of the gamma function.")
+_special("digamma", "digamma", "The derivative of lgamma; nan at negative whole numbers.")
+_special("mvlgamma", "multigammaln", "The logarithm of the multivariate gamma function of dimension p.")
+_special("i0", "i0", "The modified Bessel function of the first kind, of order 0.")
+
+
+@_function
+def polygamma(n, input):
+    """The derivative of order n of digamma(input); n: a whole number from 0 on."""
+    from . import special
+
+    return special.polygamma(n, input)
+
+
+Tensor.polygamma = lambda self, n: polygamma(n, self)
+Tensor.polygamma_ = lambda self, n: self.copy_(polygamma(n, self.clone() if self.requires_grad else self))
+
+
+# ---- the parts of a floating number: {dtype: (the integers of its size, bits of the fraction, bias of the exponent)}
+
+_LAYOUT = {_core.float32: (_core.int32, 23, 127), _core.float64: (_core.int64, 52, 1023)}
+
+
+def _layout(name, dtype):
+    if dtype not in _LAYOUT:
+        raise TypeError(f"{name}: needs float32 or float64, got {dtype}; convert the tensor first")
+    return _LAYOUT[dtype]
+
+
+@_export
+def frexp(input):
+    """(mantissa, exponent as int32): input = mantissa * 2^exponent, mantissa in [0.5, 1) but for its sign; 0, inf and
+    nan have exponent 0."""
+    if input.dtype in (_core.bfloat16, _core.float16):
+        mantissa, exponent = frexp(input.float())
+        return _named("frexp", (mantissa.to(input.dtype), exponent))
+    integers, fraction, bias = _layout("frexp", input.dtype)
+
+    def power(exponent):  # 2^exponent, not beyond what is normal
+        return (exponent + bias).to(integers).bitwise_left_shift(fraction).view(input.dtype)
+
+    x = input.detach()
+    tiny = _core.abs(x) < _core.finfo(input.dtype).tiny
+    bits = _core.where(tiny, x * 2.0 ** (fraction + 1), x).contiguous().view(integers)
+    exponent = bits.bitwise_right_shift(fraction).bitwise_and(2 * bias + 1) - (bias - 1)
+    exponent = _core.where(tiny, exponent - (fraction + 1), exponent)
+    exponent = _core.where((x == 0) | ~_core.isfinite(x), _core.zeros_like(exponent), exponent)
+    half = exponent.bitwise_right_shift(1)
+    return _named("frexp", (input * power(-half) * power(half - exponent), exponent.to(_core.int32)))
+
+
+@_with_alias()
+def nextafter(input, other):
+    """The number next to input towards other. No gradient."""
+    if _core.is_grad_enabled() and (input.requires_grad or other.requires_grad):
+        raise RuntimeError("nextafter: has no gradient; call it on x.detach()")
+    input, other = broadcast_tensors(input, other)
+    if input.dtype != other.dtype:
+        raise TypeError(f"nextafter: both must have one dtype, got {input.dtype} and {other.dtype}")
+    integers, _, _ = _layout("nextafter", input.dtype)
+    bits = input.contiguous().view(integers)
+    away = (input < other) == (input > 0)
+    moved = _core.where(away, bits + 1, bits - 1).view(input.dtype)
+    least = _core.copysign(_core.ones_like(bits).view(input.dtype), other)
+    moved = _core.where(input == 0, least, moved)
+    moved = _core.where(input == other, other, moved)
+    return _core.where(_core.isnan(input) | _core.isnan(other), _core.full_like(input, math.nan), moved)
+
+
 # ---- signs
 
 
@@ -182,6 +266,47 @@ def ldexp(input, other):
 def sgn(input):
     """-1, 0 or 1 as input is below, at or above 0: sign, for numbers that are not complex."""
     return _core.sign(input)
+
+
+@_export
+def angle(input):
+    """The angle of numbers in the complex plane, in radians: pi below 0, otherwise 0; nan of nan. No gradient flows."""
+    x = input.detach() if input.dtype.is_floating_point else input.to(_core.get_default_dtype())
+    y = _core.where(x < 0, _core.full_like(x, math.pi), _core.zeros_like(x))
+    return _core.where(_core.isnan(x), x, y)
+
+
+@_function
+def real(input):
+    """input itself: its numbers are real."""
+    return input
+
+
+@_export
+def conj(input):
+    """input itself: its numbers are real."""
+    return input
+
+
+@_export
+def resolve_conj(input):
+    """input itself: its numbers are real."""
+    return input
+
+
+@_export
+def is_conj(input):
+    """False: no dtype here is complex."""
+    return False
+
+
+@_function
+def typename(obj):
+    """The name of an object's type with its module; of a tensor that of its dtype: "scaffolding.FloatTensor"."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    return f"{named.__module__}.{named.__qualname__}".removeprefix("builtins.")
 
 
 @_export

@@ -37,8 +37,14 @@ def table():
 
 
 def other_names():
-    """{name of another interface: advice}."""
-    return _read("other_names.txt")["scaffolding"]
+    """{name of another interface that is not here: advice}."""
+    return {name: advice for name, advice in _read("other_names.txt")["scaffolding"].items() if advice}
+
+
+def other_names_here():
+    """{place in the package: names of other interfaces that are there}."""
+    read = _read("other_names.txt")
+    return {place: [name for name, advice in names.items() if not advice] for place, names in read.items()}
 
 
 def _ours(space):
@@ -65,7 +71,11 @@ def _modules():
 
 
 def _places():
-    """{name: where it is} of all public names; of several places the first."""
+    """{name: where it is} of all public names, also of packages that nobody asked for yet; of several places the
+    first."""
+    for package, place in sys.modules[__package__]._LATER.items():
+        if place is None:
+            import_module(f".{package}", __package__)
     places = {}
     for module in _modules():
         for name, found in vars(sys.modules[module]).items():
@@ -130,11 +140,8 @@ class _MissingName(AttributeError):
         text = f"{self._owner} has no attribute {self.name!r}"
         if self.name.startswith("_"):
             return text
-        if self._space == "torch.Tensor":
-            known = dir(Tensor)
-        else:
-            known = vars(sys.modules[self._space.replace("torch", __package__, 1)])
-            known = (*known, *known.get("_LATER", ()))
+        known = vars(sys.modules[self._space.replace("torch", __package__, 1)])
+        known = (*known, *known.get("_LATER", ()))
         return text + explain(self._space, self.name, [n for n in known if not n.startswith("_")])
 
     def __repr__(self):
@@ -153,7 +160,11 @@ def missing(module, name):
     return _MissingName(f"module {module!r}", module.replace(__package__, "torch", 1), name)
 
 
-_core._set_missing_attribute(lambda name: _MissingName("'Tensor' object", "torch.Tensor", name))
+def _attribute_help(name):
+    return "" if name.startswith("_") else explain("torch.Tensor", name, [n for n in dir(Tensor) if n[0] != "_"])
+
+
+_core._set_attribute_help(_attribute_help)
 
 
 def help_modules():

@@ -52,6 +52,8 @@ _RESULTS = {
     for name in ("max", "min", "sort", "topk", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin")
 }
 _RESULTS["aminmax"] = _result_type("aminmax", "min", "max")
+_RESULTS["histogram"] = _result_type("histogram", "hist", "bin_edges")
+_RESULTS["frexp"] = _result_type("frexp", "mantissa", "exponent")
 
 
 def _named(name, values):
@@ -174,6 +176,13 @@ def _where(condition, input=None, other=None):
     if input is None and other is None:
         return _core.nonzero(condition).unbind(1)
     raise TypeError("where: takes (condition, input, other) or (condition)")
+
+
+@_second_form("round")
+def _round(input, decimals=0):
+    if decimals < 0:
+        return _core.round(input / 10.0**-decimals) * 10.0**-decimals
+    return _core.round(input * 10.0**decimals) / 10.0**decimals
 
 
 @_second_form("view")

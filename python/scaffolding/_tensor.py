@@ -81,7 +81,49 @@ def type(self, dtype=None):
         if not known:
             raise ValueError(f"type: {dtype!r} is no type; they are {', '.join(_TYPE_NAMES.values())}")
         return self.to(place[0] if place else "cpu", known[0])
-    return self.to(dtype)
+    return self.to(getattr(dtype, "dtype", dtype))  # FloatTensor and its kin have one
+
+
+class UntypedStorage:
+    """The bytes behind a tensor, which views of it share: size, address and place."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    device = property(lambda self: self._tensor.device)
+
+    def nbytes(self):
+        """How many bytes there are."""
+        return self._tensor._storage_nbytes()
+
+    size = __len__ = nbytes
+
+    def data_ptr(self):
+        """The address of the first byte."""
+        return self._tensor.data_ptr() - self._tensor.storage_offset() * self._tensor.element_size()
+
+    def __eq__(self, other):
+        return isinstance(other, UntypedStorage) and self._tensor._storage_address() == other._tensor._storage_address()
+
+    __hash__ = None
+
+
+@_method
+def untyped_storage(self):
+    """The tensor's memory."""
+    return UntypedStorage(self)
+
+
+@_method
+def histogram(self, bins, *, range=None, weight=None, density=False):
+    """scaffolding.histogram of this tensor."""
+    from ._histogram import histogram
+
+    return histogram(self, bins, range=range, weight=weight, density=density)
+
+
+Tensor.layout = property(lambda self: "strided", doc="How the elements lie: always strided, which is dense.")
+Tensor.real = property(lambda self: self, doc="The tensor itself: its numbers are real.")
 
 
 @_method

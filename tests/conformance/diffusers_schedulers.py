@@ -26,18 +26,11 @@ import scaffolding.diffusion
 
 # Tests of classes that are here which cannot pass, each with its reason.
 HUB = "needs the hub"
-BETAS = "betas up to 2 are refused: of such a schedule diffusers makes NaN"
-VARIANCE = "a variance_type that there is not is refused"
 REFUSED = {
     "SchedulerBaseTests::test_default_arguments_not_in_config": HUB,
     "SchedulerBaseTests::test_default_solver_type_after_switch": HUB,
     "SchedulerPushToHubTester::test_push_to_hub": HUB,
     "SchedulerPushToHubTester::test_push_to_hub_in_organization": HUB,
-    "DDIMSchedulerTest::test_betas": BETAS,
-    "DDPMSchedulerTest::test_betas": BETAS,
-    "LCMSchedulerTest::test_betas": BETAS,
-    "TCDSchedulerTest::test_betas": BETAS,
-    "DDPMSchedulerTest::test_variance_type": VARIANCE,
 }
 LOGGERS = {
     "diffusers.configuration_utils": "scaffolding.diffusion.configuration",

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import pathlib
 import pickle
 import re
@@ -71,7 +72,7 @@ def test_a_missed_name_of_a_module(place, name, says):
 def test_a_missed_attribute_of_a_tensor(name, says):
     for tensor in (sf.ones(2), sf.nn.Parameter(sf.ones(2))):
         text = message(tensor, name)
-        assert text.startswith(f"'Tensor' object has no attribute '{name}'") and says in text, text
+        assert text.startswith(f"'{type(tensor).__name__}' object has no attribute '{name}'") and says in text, text
 
 
 def test_errors_of_properties_and_attributes_of_tensors_stay():
@@ -142,6 +143,9 @@ def test_every_name_of_pytorch_is_here_or_has_advice():
         ("cuda_add", "x + y"),
         ("models2devices", "sf.diffusion.models2devices"),
         ("txt2vid_ltx2", "not here yet"),
+        ("normalize_gradient", "GradientMap.normalize"),
+        ("ensure_kernel", "sf.cuda.Kernel"),
+        ("matmul_nt", "x @ y.T"),
     ],
 )
 def test_names_of_other_interfaces(name, says):
@@ -152,6 +156,50 @@ def test_names_of_other_interfaces_are_not_here():
     assert len(_missing.other_names()) >= 80
     for name, advice in _missing.other_names().items():
         assert advice and not hasattr(sf, name), name
+
+
+def test_names_of_other_interfaces_that_are_here():
+    places = _missing.other_names_here()
+    assert sum(map(len, places.values())) > 200
+    for place, names in places.items():
+        found = sf
+        for part in place.split(".")[1:]:
+            found = getattr(found, part)
+        assert [name for name in names if not hasattr(found, name)] == [], place
+
+
+SEEDS_CALLS = {
+    "diffusion.txt2img_sdxl": "prompt negative_prompt img_dim pipeline devices memory_profile unet_dtype_str "
+    "download_models scheduler timesteps initial_latents num_inference_steps guidance_scale seed save_file filename "
+    "metadata_path verbose",
+    "diffusion.img2img": "input_image prompt img_dim model_name strength",
+    "diffusion.models2devices": "model_name devices unet_dtype_str download_models",
+    "diffusion.auto_devices": "model strategy",
+    "diffusion.load_pipeline": "model_name m2d i2i",
+    "diffusion.ToraPipeline.__call__": "prompt negative_prompt num_frames num_inference_steps height width "
+    "guidance_scale output_type generator prompt_embeds negative_prompt_embeds video_flow use_dynamic_cfg eta "
+    "callback_on_step_end",
+    "diffusion.classifier_free_guidance": "model latents timesteps prompt_embeds negative_prompt_embeds guidance_scale",
+    "diffusion.rescale_noise_cfg": "noise_pred noise_pred_text guidance_rescale",
+    "diffusion.get_beta_schedule": "schedule num_timesteps beta_start beta_end",
+    "diffusion.CogVideoXDPMScheduler": "num_train_timesteps beta_start beta_end beta_schedule snr_shift_scale "
+    "prediction_type timestep_spacing clip_sample clip_sample_range rescale_betas_zero_snr",
+    "diffusion.DiTModel": "patch_size in_channels hidden_size depth",
+    "nn.video.TextToVideoPipeline": "num_frames frame_height frame_width text_embed_dim model_channels num_heads",
+    "nn.video.TextToVideoPipeline.generate": "prompt num_steps guidance_scale",
+    "nn.video.TextToVideoPipeline.save_video_frames": "video output_dir",
+    "optim.AdamW": "params lr betas eps weight_decay",
+    "nn.utils.clip_grad_norm_": "parameters max_norm norm_type",
+}
+
+
+@pytest.mark.parametrize("path", SEEDS_CALLS)
+def test_calls_of_other_interfaces_take_their_arguments(path):
+    found = sf
+    for part in path.split("."):
+        found = getattr(found, part)
+    takes = inspect.signature(found).parameters
+    assert [name for name in SEEDS_CALLS[path].split() if name not in takes] == []
 
 
 def test_the_table_is_read_when_a_name_is_missed():

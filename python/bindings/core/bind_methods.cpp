@@ -202,6 +202,7 @@ void bind_layout() {
         return t.data_ptr() == other.data_ptr() && t.shape() == other.shape() && t.strides() == other.strides();
       },
       nb::arg("tensor"), "Whether both show the same memory in the same way.");
+  tensor_method("_storage_nbytes", [](const Tensor& t) { return t.storage()->bytes; });
   tensor_method("_storage_address", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.storage().get()); });
 }
 

@@ -2,6 +2,7 @@
 
 from .. import _core
 from .._core import GradientMap, GradientStatistics, Node, Tensor
+from .._later import later
 from . import graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
@@ -61,3 +62,7 @@ def grad(
     if materialize_grads:
         found = tuple(_core.zeros_like(x) if g is None else g for x, g in zip(inputs, found))
     return found
+
+
+_LATER = {"functional": None}
+__getattr__, __dir__ = later(__name__, _LATER)

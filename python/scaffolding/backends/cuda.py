@@ -1,7 +1,7 @@
 """How CUDA computes, and scaffolding.cuda under its second name."""
 
 from .. import _core
-from ..cuda import is_available
+from ..cuda import device_count, get_device_name, get_device_properties, is_available  # noqa: F401
 
 
 def is_built():

@@ -1,6 +1,15 @@
 """Paths the API promises."""
 
-from . import checkpoint, data, tensorboard
-from .export import export_to_gif, export_to_video
-from .grids import make_grid, save_image
-from .pictures import load_image, make_image_grid
+from . import checkpoint, data
+from .._later import later
+
+_LATER = {
+    "export_to_gif": "export",
+    "export_to_video": "export",
+    "load_image": "pictures",
+    "make_grid": "grids",
+    "make_image_grid": "pictures",
+    "save_image": "grids",
+    "tensorboard": None,
+}
+__getattr__, __dir__ = later(__name__, _LATER)

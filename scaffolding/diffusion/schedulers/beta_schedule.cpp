@@ -60,16 +60,19 @@ std::vector<float> get_beta_schedule(const std::string& schedule, int64_t num_ti
   return betas_of("get_beta_schedule", config);
 }
 
-void check_betas(const char* who, const BetaConfig& c) {
+void check_betas(const char* who, const BetaConfig& c, Betas range) {
+  const bool any = range == Betas::Any;
   SF_CHECK(c.num_train_timesteps > 0 && c.num_train_timesteps <= kMostTimesteps, who,
            ": num_train_timesteps must be from 1 to ", kMostTimesteps, ", got ", c.num_train_timesteps);
   for (auto [name, beta] : {std::pair{"beta_start", c.beta_start}, {"beta_end", c.beta_end}})
-    SF_CHECK(beta >= 0 && beta < 1, who, ": ", name, " must be at least 0 and below 1, got ", beta);
+    SF_CHECK(beta >= 0 && (any ? std::isfinite(beta) : beta < 1), who, ": ", name, " must be at least 0 and ",
+             any ? "finite" : "below 1", ", got ", beta);
   if (!c.trained_betas) return;
   SF_CHECK(!c.trained_betas->empty() && int64_t(c.trained_betas->size()) <= kMostTimesteps, who,
            ": trained_betas must have from 1 to ", kMostTimesteps, " numbers, got ", c.trained_betas->size());
   for (double beta : *c.trained_betas)
-    SF_CHECK(beta >= 0 && beta <= 1, who, ": trained_betas must be from 0 to 1, got ", beta);
+    SF_CHECK(beta >= 0 && (any ? std::isfinite(beta) : beta <= 1), who, ": trained_betas must be ",
+             any ? "at least 0 and finite" : "from 0 to 1", ", got ", beta);
 }
 
 std::vector<float> betas_of(const char* who, const BetaConfig& c, bool rescale_zero_snr) {

@@ -32,7 +32,9 @@ std::vector<float> rescale_zero_terminal_snr(const std::vector<float>& betas);
 // The products of 1 - beta up to each timestep: the share of the signal's power that is left.
 std::vector<float> alphas_cumprod_of(const std::vector<float>& betas);
 
-// ValueError for sizes and rates that cannot be.
-void check_betas(const char* who, const BetaConfig& config);
+// ValueError for sizes and rates that cannot be. Betas of 1 and above, after which no signal is left, are let through
+// where a class computes with them as diffusers' does, to NaN; where noise levels would be NaN they are refused.
+enum class Betas { BelowOne, Any };
+void check_betas(const char* who, const BetaConfig& config, Betas range = Betas::BelowOne);
 
 }  // namespace sf::diffusion

@@ -26,7 +26,7 @@ Fields ConsistencyConfig::fields() {
 }
 
 void ConsistencyScheduler::set_up(const char* who) {
-  check_betas(who, config_);
+  check_betas(who, config_, Betas::Any);
   check_one_of(who, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   SF_CHECK(config_.original_inference_steps >= 1, who, ": original_inference_steps must be positive, got ",
            config_.original_inference_steps);

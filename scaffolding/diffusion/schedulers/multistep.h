@@ -4,7 +4,6 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/schedulers/scheduler.h"
-#include "scaffolding/diffusion/schedulers/scheduling_ddpm.h"
 
 namespace sf::diffusion {
 
@@ -109,7 +108,6 @@ template <class Config> void check_dpm_solver(const char* who, const Config& con
   }
   check_one_of(who, "final_sigmas_type", config.final_sigmas_type, {"zero", "sigma_min"});
   check_one_of(who, "time_shift_type", config.time_shift_type, {"exponential"});
-  if (config.variance_type) check_variance_type(who, *config.variance_type);
   SF_CHECK(original || config.final_sigmas_type != "zero", who,
            ": final_sigmas_type=zero needs dpmsolver++ or sde-dpmsolver++, got algorithm_type=", config.algorithm_type,
            "; pass final_sigmas_type=sigma_min");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/diffusion.h"
@@ -35,8 +36,14 @@ TEST(Scheduler, ConfigOfAClass) {
   DDIMScheduler scheduler(config);
   EXPECT_EQ(scheduler.config().find("beta_schedule")->text(), "scaled_linear");
   config.beta_end = 2;
+  EXPECT_NO_THROW(DDIMScheduler{config}) << "as diffusers, which computes with it";
+  config.beta_end = std::numeric_limits<double>::infinity();
   EXPECT_EQ(error_of<ValueError>([&] { DDIMScheduler bad(config); }),
-            "DDIMScheduler: beta_end must be at least 0 and below 1, got 2");
+            "DDIMScheduler: beta_end must be at least 0 and finite, got inf");
+  EulerDiscreteConfig noise_levels;
+  noise_levels.beta_end = 2;
+  EXPECT_EQ(error_of<ValueError>([&] { EulerDiscreteScheduler bad(noise_levels); }),
+            "EulerDiscreteScheduler: beta_end must be at least 0 and below 1, got 2");
   EXPECT_EQ(error_of<ValueError>([] { make_scheduler("DDIM", io::Object::container(io::Object::Dict)); }).substr(0, 36),
             "make_scheduler: no scheduler 'DDIM';");
 }

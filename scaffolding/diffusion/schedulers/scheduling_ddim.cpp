@@ -25,7 +25,7 @@ Fields DDIMConfig::fields() {
 }
 
 DDIMScheduler::DDIMScheduler(DDIMConfig config) : config_(std::move(config)) {
-  check_betas(kName, config_);
+  check_betas(kName, config_, Betas::Any);
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_clipping(kName, config_.clip_sample_range, config_.dynamic_thresholding_ratio, config_.sample_max_value);

@@ -24,14 +24,8 @@ Fields DDPMConfig::fields() {
   return f;
 }
 
-void check_variance_type(const char* who, const std::string& value) {
-  check_one_of(who, "variance_type", value,
-               {"fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range"});
-}
-
 DDPMScheduler::DDPMScheduler(DDPMConfig config) : config_(std::move(config)) {
-  check_betas(kName, config_);
-  check_variance_type(kName, variance_type());
+  check_betas(kName, config_, Betas::Any);
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_clipping(kName, config_.clip_sample_range, config_.dynamic_thresholding_ratio, config_.sample_max_value);
@@ -81,11 +75,12 @@ StepOutput DDPMScheduler::advance(const Tensor& output, double timestep, const T
   float variance = std::max(beta_prev / beta * current_beta, 1e-20f);
   const std::string type = variance_type();
   if (type == "fixed_small_log") return {prev_sample + std::exp(0.5f * std::log(variance)) * noise, original};
-  if (type == "fixed_small") return {prev_sample + std::sqrt(variance) * noise, original};
   if (type == "fixed_large") return {prev_sample + std::sqrt(current_beta) * noise, original};
   // diffusers takes the root of this logarithm, which is negative: its samples are NaN, as these are.
   if (type == "fixed_large_log") return {prev_sample + std::sqrt(std::log(current_beta)) * noise, original};
   if (type == "learned") return {prev_sample + sqrt(predicted_variance) * noise, original};
+  // as diffusers: whatever it does not know is fixed_small
+  if (type != "learned_range") return {prev_sample + std::sqrt(variance) * noise, original};
   Tensor fraction = (predicted_variance + 1) / 2;
   Tensor log_variance = fraction * std::log(current_beta) + (1 - fraction) * std::log(variance);
   return {prev_sample + exp(0.5 * log_variance) * noise, original};

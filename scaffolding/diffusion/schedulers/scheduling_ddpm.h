@@ -22,8 +22,6 @@ struct DDPMConfig : BetaConfig {
   Fields fields();
 };
 
-void check_variance_type(const char* who, const std::string& value);
-
 class DDPMScheduler final : public AlphaScheduler {
  public:
   using Config = DDPMConfig;

@@ -339,3 +339,33 @@ def test_new_samplers_run_in_a_pipeline(pipe, name):
     cls = getattr(diffusion, f"{name}Scheduler")
     images = type(pipe).from_pipe(pipe, scheduler=cls.from_config(pipe.scheduler.config))("a square", **CALL).images
     assert bool(sf.isfinite(images).all())
+
+
+# ---- values that make no sense
+
+
+def test_values_without_sense_are_computed_with_and_logged(caplog):
+    fixed = diffusion.DDPMScheduler()
+    with caplog.at_level(logging.WARNING):
+        other = diffusion.DDPMScheduler(variance_type="other")
+    assert "variance_type='other' is none, and taken as 'fixed_small'" in caplog.text
+    for s in (fixed, other):
+        s.set_timesteps(10)
+    x, out = sf.full((1, 3, 2, 2), 0.5), sf.full((1, 3, 2, 2), 0.1)
+    steps = [s.step(out, 500, x, generator=sf.Generator().manual_seed(1)).prev_sample for s in (fixed, other)]
+    assert sf.equal(*steps) and fixed.timesteps.tolist() == other.timesteps.tolist()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        beyond = diffusion.DDIMScheduler(beta_start=0.1, beta_end=2)
+    assert "beta_end=2.0 leaves no signal, steps give NaN" in caplog.text and beyond.betas[-1].item() == 2
+    beyond.set_timesteps(10)
+    assert sf.isfinite(beyond.step(out, 0, x).prev_sample).all()
+    assert beyond.step(out, 900, x).prev_sample.shape == x.shape
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        diffusion.DDPMScheduler(beta_end=0.99, variance_type="learned_range")
+    assert caplog.text == ""
+    with pytest.raises(ValueError, match="beta_end must be at least 0 and below 1"):
+        diffusion.EulerDiscreteScheduler(beta_end=2)
+    with pytest.raises(ValueError, match="beta_end must be at least 0 and finite"):
+        diffusion.DDIMScheduler(beta_end=math.inf)

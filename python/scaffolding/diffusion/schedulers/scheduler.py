@@ -211,6 +211,25 @@ def _function(name, parameters, defaults, body, doc):
     return namespace[name]
 
 
+_VARIANCES = ("fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range")
+
+
+def _warn_of_what_makes_no_sense(who, config):
+    """Logs values that are computed with, as by diffusers, and are hardly meant."""
+    said = []
+    for name in ("beta_start", "beta_end"):
+        if config.get(name, 0) >= 1:
+            said.append(f"{name}={config[name]} leaves no signal, steps give NaN; it must be below 1")
+    kind = config.get("variance_type")
+    if kind is not None and kind not in _VARIANCES:
+        said.append(f"variance_type={kind!r} is none, and taken as 'fixed_small'; there are {', '.join(_VARIANCES)}")
+    if said:
+        import logging
+
+        for text in said:
+            logging.getLogger(_MODULE).warning("%s: %s", who, text)
+
+
 def _constructor(core_class):
     """__init__ with the fields of the config as its parameters."""
     fields = core_class.defaults()
@@ -230,6 +249,7 @@ def _constructor(core_class):
             given[name] = value
         core = core_class({k: v._core if isinstance(v, NativeScheduler) else v for k, v in given.items()})
         self.__dict__["_core"] = core
+        _warn_of_what_makes_no_sense(core_class.__name__, core.config())
         self.register_to_config(**private, **core.config(), _class_name=type(self).__name__)
 
     return construct
