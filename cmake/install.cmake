@@ -42,6 +42,9 @@ endif()
 if(TARGET scaffolding_program)
   install(TARGETS scaffolding_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endif()
+if(TARGET scaffolding_server AND NOT SKBUILD)
+  install(FILES cmake/scaffolding.service DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding COMPONENT runtime)
+endif()
 # The models that come with the program: io/hub/shipped_models.cpp looks for them beside the library,
 # in a build folder too.
 install(DIRECTORY models/emoji-128 models/emoji-video

@@ -3,6 +3,7 @@
 #   x.amx.cpp core, for tiles (AMX) and with tiles in plain C++
 #   x.onednn.cpp core where oneDNN is · x.accelerate.cpp core on Apple
 #   x.cu, x.cuda.cpp, x.cudnn.cpp libscaffolding_cuda.so · x.libav.cpp libscaffolding_video.so
+#   server/ and x.beast.cpp, x.sqlite.cpp libscaffolding_server.a (cmake/server.cmake)
 #   x_test.cpp tests · x_bench.cpp benchmarks · x_fuzz.cpp fuzz targets
 file(GLOB_RECURSE sf_all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cpp)
 
@@ -15,6 +16,7 @@ list(FILTER sf_onednn INCLUDE REGEX "\\.onednn\\.cpp$")
 set(sf_core ${sf_all})
 list(FILTER sf_core EXCLUDE REGEX
      "(/op_check\\.cpp|/[^/]*\\.[a-z0-9]+\\.cpp|_test\\.cpp|_bench\\.cpp|_fuzz\\.cpp|/backend/cuda/.*)$")
+list(FILTER sf_core EXCLUDE REGEX "/scaffolding/server/")
 set(sf_tests ${sf_all})
 list(FILTER sf_tests INCLUDE REGEX "(_test|_fuzz|/ops/op_check)\\.cpp$")   # the tests drive the fuzz targets too
 set(sf_benches ${sf_all})

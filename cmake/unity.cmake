@@ -17,9 +17,10 @@ set(sf_alone
     ops/attention/attention_device_test ops/fuse/fuse_cuda ops/fuse/fuse_registers ops/index/index_select
     ops/index/nonzero ops/pointwise/pointwise_values_test ops/random/philox ops/reduce/reduce_values_test
     ops/reduce/running_test ops/rms_norm/rms_norm ops/search/search_native ops/sort/sort_test optim/adam
-    optim/adam8bit tokenizers/clip_tokenizer tokenizers/tokenizer tokenizers/tokenizer_test
-    tokenizers/word_trainer train/evaluation/clip_tracker train/evaluation/composition_judge_test
-    bindings/data/bind_video bindings/models/bind_models bindings/nn/bind_nn_module bindings/optim/bind_schedule)
+    optim/adam8bit server/http/http_server.beast tokenizers/clip_tokenizer tokenizers/tokenizer
+    tokenizers/tokenizer_test tokenizers/word_trainer train/evaluation/clip_tracker
+    train/evaluation/composition_judge_test bindings/data/bind_video bindings/models/bind_models
+    bindings/nn/bind_nn_module bindings/optim/bind_schedule)
 
 function(sf_unity target)
   if(NOT SF_UNITY)

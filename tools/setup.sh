@@ -44,6 +44,9 @@ look() {
     # mp4 and webm files: 34 MB to download, since Debian's libav knows every codec
     has_header libavformat/avformat.h || optional+=(libavformat-dev libavcodec-dev libavutil-dev)
     has_header libswscale/swscale.h || optional+=(libswscale-dev)
+    # the server: Boost's headers alone, of a version that Debian has beside its default
+    has_header boost/beast/version.hpp || optional+=(libboost1.81-dev)
+    has_header sqlite3.h || optional+=(libsqlite3-dev)
   fi
   has_header oneapi/dnnl/dnnl.hpp || optional+=(libdnnl-dev)
   has_header gif_lib.h || optional+=(libgif-dev)

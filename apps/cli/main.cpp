@@ -94,6 +94,7 @@ static int run(int argc, char** argv) {
   sf::cli::add_interpolate(program);
   sf::cli::add_upscale(program);
   sf::cli::add_demo(program);
+  sf::cli::add_serve(program);
   sf::cli::add_train(program);
   sf::cli::add_eval(program);
   sf::cli::add_convert(program);

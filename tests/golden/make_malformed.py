@@ -519,6 +519,14 @@ def corpus():
         "names.json",
         json.dumps({"sha": "0123456789" * 4, "siblings": [{"rfilename": "a/b/c"}, {"rfilename": "..d"}]}).encode(),
     )
+    part = b'--x\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+    form = b"multipart/form-data; boundary=x\n"
+    parts = part % (b"prompt", b"", b"red apple") + part % (b"image[]", b'; filename="a \\"b\\".png"', b"\x89PNG\r\n")
+    add("multipart", "fields.form", form + parts + b"--x--\r\n")
+    add("multipart", "quoted.form", b'multipart/form-data; charset=utf-8; boundary="a b"\n' + b"--a b--")
+    add("multipart", "unclosed.form", form + parts)
+    add("request_target", "query.target", b"/api/v1/jobs/a%20b?state=done&words=red+apple&x=%C3%A9#end")
+    add("request_target", "host.target", b"[::1]:7860")
     add("shard_index", "escapes.json", rb'{"weight_map":{"\u00e9\ud83d\ude00\n":"a b"},"other":[true,false,-1e5]}')
 
 

@@ -1,0 +1,26 @@
+# libscaffolding_server.a: scaffolding/server/, which the program alone links. The core library knows no network beside
+# the hub's downloads: Boost's headers and SQLite are this one's.
+option(SF_SERVER "Build the server, `scaffolding serve` (Boost's headers, SQLite)" ON)
+if(SF_SERVER)
+  find_path(SF_BOOST_INCLUDE boost/beast/version.hpp)
+  find_library(SF_SQLITE_LIBRARY sqlite3)
+  find_path(SF_SQLITE_INCLUDE sqlite3.h)
+  if(NOT SF_BOOST_INCLUDE OR NOT SF_SQLITE_LIBRARY OR NOT SF_SQLITE_INCLUDE)
+    set(SF_SERVER OFF)
+    message(STATUS "Boost's headers or SQLite not found: no `scaffolding serve` (Debian: libboost1.81-dev "
+                   "libsqlite3-dev)")
+  endif()
+endif()
+if(SF_SERVER)
+  file(GLOB_RECURSE sf_server CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/server/*.cpp)
+  list(FILTER sf_server EXCLUDE REGEX "(_test|_bench|_fuzz)\\.cpp$")
+  add_library(scaffolding_server STATIC ${sf_server})
+  # -O1: templates of Boost and JSON take half as long to compile, and nothing here is hot.
+  target_compile_options(scaffolding_server PRIVATE ${SF_WARNINGS} $<$<CONFIG:Release>:-O1>)
+  target_include_directories(scaffolding_server SYSTEM PRIVATE ${SF_BOOST_INCLUDE} ${SF_SQLITE_INCLUDE})
+  target_link_libraries(scaffolding_server PUBLIC scaffolding nlohmann_json::nlohmann_json
+                        PRIVATE ${SF_SQLITE_LIBRARY} Threads::Threads)
+  sf_unity(scaffolding_server)
+else()
+  list(FILTER sf_tests EXCLUDE REGEX "/scaffolding/server/")
+endif()

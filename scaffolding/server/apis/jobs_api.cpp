@@ -1,0 +1,265 @@
+// Our own API, /api/v1: jobs that are made, looked at, cancelled and listened to; pictures; models.
+#include <algorithm>
+#include <set>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/io/base64.h"
+#include "scaffolding/server/apis/context.h"
+
+namespace sf::server {
+
+using diffusion::Task;
+
+namespace {
+
+Fields job_fields(const Context& c) {
+  using K = FieldKind;
+  Fields f;
+  f.all = {
+      field("prompt", K::Text, "what the pictures show; <lora:name:0.8> turns a LoRA on").at_most(20'000),
+      field("negative_prompt", K::Text, "what they should not show").at_most(20'000),
+      field("model", K::Text, "a name of /api/v1/models").at_most(300),
+      field("sampler", K::Text, "a name of /api/v1/samplers; absent: the model's own").at_most(100),
+      field("scheduler_options", K::Texts, "fields of the sampler's config: field=value").at_most(16),
+      field("width", K::Whole, "pixels").range(8, 16384),
+      field("height", K::Whole, "pixels").range(8, 16384),
+      field("num_inference_steps", K::Whole, "steps of the sampler").range(1, double(c.limits.steps)).otherwise(20),
+      field("guidance_scale", K::Number, "how closely to follow the prompt; absent: what the model advises")
+          .range(0, 1000),
+      field("seed", K::Whole, "of the first picture; each next one has the next. Absent: drawn").range(0, 9.2e18),
+      field("count", K::Whole, "of pictures").range(1, double(c.limits.pictures)).otherwise(1),
+      field("image", K::Text, "a picture to begin with: PNG, JPEG or WebP in base64").at_most(size_t(-1)),
+      field("mask_image", K::Text, "white where it is made anew, in base64").at_most(size_t(-1)),
+      field("strength", K::Number, "how much of the picture may change").range(0, 1).otherwise(0.75),
+      field("loras", K::Object, "names and weights: {\"style\": 0.8}"),
+      field("priority", K::Text, "how urgent it is").one_of({"low", "normal", "high"}).otherwise("normal"),
+  };
+  std::set<std::string> options;
+  for (Task task : {Task::TextToImage, Task::ImageToImage, Task::Inpainting})
+    for (auto& name : option_names(task)) options.insert(name);
+  for (auto& name : options)
+    if (!f.find(name)) f.all.push_back(field(name, K::Any, "of the pipeline's call"));
+  return f;
+}
+
+NewJob job_from(const Call& call, const Fields& fields) {
+  NewJob job;
+  JobRequest& r = job.request;
+  const json& b = call.body;
+  r.prompt = b.value("prompt", "");
+  r.negative_prompt = b.value("negative_prompt", "");
+  r.model = b.value("model", "");
+  r.sampler = b.value("sampler", "");
+  r.scheduler_options = b.value("scheduler_options", std::vector<std::string>());
+  if (b.contains("width")) r.width = b["width"].get<int64_t>();
+  if (b.contains("height")) r.height = b["height"].get<int64_t>();
+  r.steps = b.value("num_inference_steps", int64_t(20));
+  if (b.contains("guidance_scale")) r.guidance = b["guidance_scale"].get<double>();
+  job.has_seed = b.contains("seed");
+  r.seed = b.value("seed", int64_t(0));
+  r.count = b.value("count", int64_t(1));
+  r.strength = b.value("strength", 0.75);
+  if (b.contains("image")) job.image = bytes_of_text("image", b["image"].get_ref<const std::string&>());
+  if (b.contains("mask_image")) job.mask = bytes_of_text("mask_image", b["mask_image"].get_ref<const std::string&>());
+  SF_CHECK(job.mask.empty() || !job.image.empty(), "mask_image: needs an image");
+  if (b.contains("loras"))
+    for (auto& [name, weight] : b["loras"].items()) {
+      SF_CHECK(weight.is_number(), "loras: the weight of '", name, "' must be a number");
+      r.loras.push_back({name, weight.get<double>(), weight.get<double>()});
+    }
+  for (auto& [name, value] : b.items())
+    if (auto* f = fields.find(name); f && f->kind == FieldKind::Any) r.options[name] = option_text(name, value);
+  job.priority = *priority_named(b.value("priority", "normal"));
+  job.key = call.request.header("idempotency-key");
+  return job;
+}
+
+json picture_json(const Picture& p) {
+  return {{"id", p.id},
+          {"url", "/api/v1/pictures/" + p.id},
+          {"seed", p.seed},
+          {"width", p.width},
+          {"height", p.height},
+          {"bytes", p.bytes},
+          {"favourite", p.favourite}};
+}
+
+json job_json(const JobView& v) {
+  const JobRecord& j = v.record;
+  auto time = [](double t) { return t > 0 ? json(t) : json(); };
+  json request = to_json(j.request);
+  for (const char* file : {"image", "mask"}) request[file] = !request[file].get<std::string>().empty();
+  json out{{"id", j.id},
+           {"state", name_of(j.state)},
+           {"priority", name_of(j.priority)},
+           {"created", j.created},
+           {"started", time(j.started)},
+           {"ended", time(j.ended)},
+           {"progress", v.progress()},
+           {"step", v.step},
+           {"steps", v.steps},
+           {"queue_place", v.queue_place ? json(*v.queue_place) : json()},
+           {"seconds_left", v.seconds_left >= 0 ? json(v.seconds_left) : json()},
+           {"error", j.error.empty() ? json() : json(j.error)},
+           {"request", request},
+           {"url", "/api/v1/jobs/" + j.id},
+           {"events", "/api/v1/jobs/" + j.id + "/events"}};
+  json pictures = json::array();
+  for (auto& p : j.pictures) pictures.push_back(picture_json(p));
+  out["pictures"] = pictures;
+  return out;
+}
+
+std::string event_text(const JobEvent& event, bool with_previews) {
+  json data = event.data;
+  if (with_previews && event.preview) data["preview"] = io::to_base64(*event.preview);
+  return "id: " + std::to_string(event.id) + "\nevent: " + event.name +
+         "\ndata: " + data.dump(-1, ' ', false, json::error_handler_t::replace) + "\n\n";
+}
+
+History::Found picture_for(Context& c, const Caller& caller, const std::string& id) {
+  auto found = c.jobs.history().find_picture(id);
+  if (!found || (found->client != caller.name && !caller.admin))
+    throw ApiError(404, "there is no picture '" + id.substr(0, 60) + "'", "not_found", "id");
+  return *found;
+}
+
+Response picture_response(Context& c, const Picture& picture) {
+  return {.body = picture_bytes(c, picture),
+          .type = "image/png",
+          .headers = {{"Cache-Control", "private, max-age=31536000, immutable"}}};
+}
+
+void listen(Context& c, const Call& call, const Answer& answer) {
+  const JobView view = job_of(c, call.caller, call.path.at("id"));
+  uint64_t after = 0;
+  const std::string_view last = call.request.header("last-event-id");
+  if (!last.empty() && last.size() < 16 && last.find_first_not_of("0123456789") == last.npos)
+    after = std::stoull(std::string(last));
+  const bool previews = call.query.value("previews", false);
+  answer->begin_events();
+  c.jobs.subscribe(view.record.id, after, [answer, previews](const JobEvent& event) {
+    if (answer->has_left()) return false;
+    answer->send(event_text(event, previews));
+    const bool last = event.name == "done" || event.name == "failed" || event.name == "cancelled";
+    if (last) answer->end();
+    return !last;
+  });
+}
+
+}  // namespace
+
+void add_job_routes(Router& router, Context& c) {
+  using K = FieldKind;
+  const Fields fields = job_fields(c);
+  router
+      .add("POST", "/api/v1/jobs", "Makes a job; 202 once it is safe on the disk",
+           [&c, fields](Call& call, const Answer& a) {
+             c.guard.count_job(call.caller);
+             const auto accepted = submit(c, call.caller, job_from(call, fields));
+             a->respond(
+                 json_response(job_json(accepted.job), 202, {{"Location", "/api/v1/jobs/" + accepted.job.record.id}}));
+           })
+      .takes(fields)
+      .makes_jobs();
+  router
+      .add("GET", "/api/v1/jobs", "The caller's jobs, the newest first",
+           [&c](Call& call, const Answer& a) {
+             JobFilter filter{.client = call.caller.name};
+             if (call.caller.admin && call.query.value("everybody", false)) filter.client.reset();
+             if (call.query.contains("state")) filter.state = job_state(call.query["state"].get<std::string>());
+             filter.words = call.query.value("words", "");
+             filter.before = call.query.value("before", "");
+             filter.limit = call.query.value("limit", int64_t(50));
+             json jobs = json::array();
+             for (auto& record : c.jobs.history().list(filter)) {
+               auto view = c.jobs.find(record.id);
+               jobs.push_back(job_json(view ? *view : JobView{.record = record}));
+             }
+             a->respond(json_response({{"jobs", jobs}}));
+           })
+      .asks({field("state", K::Text).one_of({"waiting", "running", "done", "failed", "cancelled"}),
+             field("words", K::Text).at_most(1000), field("before", K::Text).at_most(40),
+             field("limit", K::Whole).range(1, 500), field("everybody", K::Flag)});
+  router.add("GET", "/api/v1/jobs/{id}", "A job, with its progress and pictures", [&c](Call& call, const Answer& a) {
+    a->respond(json_response(job_json(job_of(c, call.caller, call.path.at("id")))));
+  });
+  router.add("DELETE", "/api/v1/jobs/{id}", "Cancels a job that waits or runs; one that runs stops within a step",
+             [&c](Call& call, const Answer& a) {
+               const JobView view = job_of(c, call.caller, call.path.at("id"));
+               c.jobs.cancel(view.record.id);
+               a->respond(json_response(job_json(*c.jobs.find(view.record.id))));
+             });
+  router
+      .add("PATCH", "/api/v1/jobs/{id}", "Another priority for a job that waits",
+           [&c](Call& call, const Answer& a) {
+             const JobView view = job_of(c, call.caller, call.path.at("id"));
+             if (!c.jobs.set_priority(view.record.id, *priority_named(call.body["priority"].get<std::string>())))
+               throw ApiError(409, "the job does not wait any more", "state");
+             a->respond(json_response(job_json(*c.jobs.find(view.record.id))));
+           })
+      .takes({.all = {field("priority", K::Text).one_of({"low", "normal", "high"}).need()}});
+  router
+      .add("GET", "/api/v1/jobs/{id}/events", "What happens to a job, as server-sent events",
+           [&c](Call& call, const Answer& a) { listen(c, call, a); })
+      .asks({field("previews", K::Flag)});
+  router.add("GET", "/api/v1/jobs/{id}/preview", "What the picture looks like now: a small PNG",
+             [&c](Call& call, const Answer& a) {
+               const JobView view = job_of(c, call.caller, call.path.at("id"));
+               if (!view.preview) throw ApiError(404, "there is no preview of this job now", "not_found");
+               a->respond({.body = *view.preview, .type = "image/png", .headers = {{"Cache-Control", "no-store"}}});
+             });
+  router.add("GET", "/api/v1/pictures/{id}", "A picture: a PNG that says how it was made",
+             [&c](Call& call, const Answer& a) {
+               a->respond(picture_response(c, picture_for(c, call.caller, call.path.at("id")).picture));
+             });
+  router
+      .add("PATCH", "/api/v1/pictures/{id}", "Favourites are kept whatever their age",
+           [&c](Call& call, const Answer& a) {
+             auto found = picture_for(c, call.caller, call.path.at("id"));
+             found.picture.favourite = call.body["favourite"].get<bool>();
+             c.jobs.history().set_favourite(found.picture.id, found.picture.favourite);
+             a->respond(json_response(picture_json(found.picture)));
+           })
+      .takes({.all = {field("favourite", K::Flag).need()}});
+  router.add("DELETE", "/api/v1/pictures/{id}", "Removes a picture for good", [&c](Call& call, const Answer& a) {
+    c.jobs.history().remove_picture(picture_for(c, call.caller, call.path.at("id")).picture.id);
+    a->respond({.status = 204, .type = ""});
+  });
+  router
+      .add("GET", "/pictures/{file}", "A picture by a signed address, as OpenAI's API gives them",
+           [&c](Call& call, const Answer& a) {
+             std::string id = call.path.at("file");
+             if (id.ends_with(".png")) id.resize(id.size() - 4);
+             if (!is_signed(c, id, call.request.query))
+               throw ApiError(403, "the address has no signature of this server", "signature");
+             const auto found = c.jobs.history().find_picture(id);
+             if (!found) throw ApiError(404, "the picture is not there any more", "not_found");
+             a->respond(picture_response(c, found->picture));
+           })
+      .open();
+  router.add("GET", "/api/v1/models", "The models that jobs may name", [&c](Call&, const Answer& a) {
+    json models = json::array();
+    const auto resident = c.jobs.shelf().resident();
+    for (auto& m : c.jobs.shelf().models())
+      models.push_back({{"name", m.name},
+                        {"title", m.title},
+                        {"pipeline", m.class_name.empty() ? json() : json(m.class_name)},
+                        {"bytes", m.bytes},
+                        {"default", m.name == c.jobs.shelf().default_model()},
+                        {"in_memory", std::find(resident.begin(), resident.end(), m.name) != resident.end()}});
+    a->respond(json_response({{"models", models}, {"loras", c.jobs.shelf().lora_names()}}));
+  });
+  router
+      .add("POST", "/api/v1/models/refresh", "Looks through the folders again",
+           [&c](Call&, const Answer& a) {
+             c.jobs.shelf().refresh();
+             a->respond(json_response({{"models", c.jobs.shelf().models().size()}}));
+           })
+      .admin();
+  router.add("GET", "/api/v1/samplers", "The samplers that jobs may name", [&c](Call&, const Answer& a) {
+    a->respond(json_response({{"samplers", c.jobs.samplers().names}}));
+  });
+}
+
+}  // namespace sf::server

@@ -1,0 +1,332 @@
+// AUTOMATIC1111's API, /sdapi/v1: what makes pictures, tells how far they are, and stops them.
+#include "scaffolding/server/apis/webui.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/io/base64.h"
+#include "scaffolding/io/pictures/image.h"
+#include "scaffolding/server/apis/context.h"
+
+namespace sf::server {
+
+namespace {
+
+Fields picture_fields(const Context& c, bool image) {
+  using K = FieldKind;
+  Fields f{.all = {}, .others = true};
+  const double steps = double(c.limits.steps), pictures = double(c.limits.pictures);
+  f.all = {
+      field("prompt", K::Text).at_most(20'000),
+      field("negative_prompt", K::Text).at_most(20'000),
+      field("seed", K::Whole, "-1: drawn").range(-1, 9.2e18).otherwise(-1),
+      field("sampler_name", K::Text).at_most(100),
+      field("sampler_index", K::Text).at_most(100),
+      field("scheduler", K::Text).at_most(100),
+      field("batch_size", K::Whole, "pictures, together with n_iter").range(1, pictures).otherwise(1),
+      field("n_iter", K::Whole).range(1, pictures).otherwise(1),
+      field("steps", K::Whole).range(1, steps).otherwise(50),
+      field("cfg_scale", K::Number).range(0, 1000).otherwise(7.0),
+      field("width", K::Whole, "absent: the model's own").range(8, 16384),
+      field("height", K::Whole, "absent: the model's own").range(8, 16384),
+      field("denoising_strength", K::Number).range(0, 1),
+      field("eta", K::Number).range(0, 1),
+      field("send_images", K::Flag).otherwise(true),
+      field("override_settings", K::Object),
+      field("force_task_id", K::Text, "a retry with the same one gets the same job").at_most(200),
+  };
+  if (!image) return f;
+  f.all.push_back(field("init_images", K::Texts, "one picture in base64").at_most(16));
+  f.all.push_back(field("mask", K::Text, "white where it is made anew").at_most(size_t(-1)));
+  f.all.push_back(field("inpainting_mask_invert", K::Any));
+  f.all.push_back(field("include_init_images", K::Flag));
+  return f;
+}
+
+bool says_something(const json& v) {
+  if (v.is_null()) return false;
+  if (v.is_boolean()) return v.get<bool>();
+  if (v.is_number()) return v.get<double>() != 0;
+  if (v.is_string()) return !v.get_ref<const std::string&>().empty() && v != "None" && v != "none";
+  return !v.empty();
+}
+
+// What would change the picture and is not made here is refused by its name.
+void refuse_unknown_work(const json& b) {
+  static constexpr const char* kNot[] = {"restore_faces",
+                                         "tiling",
+                                         "enable_hr",
+                                         "subseed_strength",
+                                         "styles",
+                                         "refiner_checkpoint",
+                                         "script_name",
+                                         "seed_resize_from_w",
+                                         "seed_resize_from_h",
+                                         "s_churn",
+                                         "s_tmin",
+                                         "s_min_uncond",
+                                         "mask_blur",
+                                         "mask_blur_x",
+                                         "mask_blur_y",
+                                         "inpaint_full_res",
+                                         "latent_mask",
+                                         "firstpass_image",
+                                         "image_cfg_scale",
+                                         "initial_noise_multiplier"};
+  for (auto* name : kNot) {
+    const auto it = b.find(name);
+    if (it == b.end() || !says_something(*it)) continue;
+    const bool is_usual = it->is_number() && it->get<double>() < 0;  // a size of -1 is none
+    if (!is_usual)
+      throw ApiError(422, std::string(name) + ": this server cannot do it; leave it out", "NotSupported", name);
+  }
+  if (auto it = b.find("alwayson_scripts"); it != b.end() && it->is_object())
+    for (auto& [script, value] : it->items())
+      if (value.is_object() && value.contains("args") && says_something(value["args"]))
+        throw ApiError(422, "alwayson_scripts: there is no script '" + script.substr(0, 60) + "' here", "NotSupported",
+                       "alwayson_scripts");
+  if (auto it = b.find("inpainting_fill"); it != b.end() && *it != 1 && b.contains("mask"))
+    throw ApiError(422, "inpainting_fill: this server begins with the original, 1", "NotSupported", "inpainting_fill");
+  if (auto it = b.find("resize_mode"); it != b.end() && *it != 0)
+    throw ApiError(422, "resize_mode: this server resizes only, 0", "NotSupported", "resize_mode");
+  if (auto it = b.find("s_noise"); it != b.end() && it->is_number() && it->get<double>() != 1)
+    throw ApiError(422, "s_noise: this server's samplers add as much noise as theirs is", "NotSupported", "s_noise");
+}
+
+// What each caller chose by POST options.
+class Choices {
+ public:
+  std::string model(const Caller& caller) const {
+    std::lock_guard lock(mutex_);
+    const auto at = models_.find(caller.name);
+    return at == models_.end() ? "" : at->second;
+  }
+  int64_t last_layers(const Caller& caller) const {
+    std::lock_guard lock(mutex_);
+    const auto at = layers_.find(caller.name);
+    return at == layers_.end() ? 1 : at->second;
+  }
+  void set(const Caller& caller, const std::string& model) {
+    std::lock_guard lock(mutex_);
+    models_[caller.name] = model;
+  }
+  void set_layers(const Caller& caller, int64_t n) {
+    std::lock_guard lock(mutex_);
+    layers_[caller.name] = n;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> models_;  // by token, of which there are few
+  std::map<std::string, int64_t> layers_;
+};
+
+int64_t layers_of(const json& v) {
+  if (!v.is_number_integer() || v.get<int64_t>() < 1 || v.get<int64_t>() > 12)
+    throw ApiError(422, "CLIP_stop_at_last_layers: must be from 1 to 12", "", "CLIP_stop_at_last_layers");
+  return v.get<int64_t>();
+}
+
+void refuse_vae(const json& settings) {
+  if (auto it = settings.find("sd_vae"); it != settings.end() && says_something(*it) && *it != "Automatic")
+    throw ApiError(422, "sd_vae: a model goes with its own autoencoder here", "NotSupported", "sd_vae");
+}
+
+// White and black the other way round.
+std::string inverted(std::string_view bytes, int64_t most_pixels) {
+  const Tensor mask = io::planar_image(picture_of("mask", bytes, most_pixels, true));
+  Tensor out = empty(mask.shape(), kUInt8);
+  const auto* from = mask.data<uint8_t>();
+  auto* to = out.data<uint8_t>();
+  for (int64_t i = 0; i < mask.numel(); ++i) to[i] = uint8_t(255 - from[i]);
+  return io::encode_image(out, io::ImageFormat::PNG, {.compression = 1});
+}
+
+NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image) {
+  const json& b = call.body;
+  refuse_unknown_work(b);
+  NewJob job;
+  JobRequest& r = job.request;
+  r.api = "webui";
+  r.prompt = b.value("prompt", "");
+  r.negative_prompt = b.value("negative_prompt", "");
+  r.seed = b.value("seed", int64_t(-1));
+  job.has_seed = r.seed >= 0;
+  r.count = b.value("batch_size", int64_t(1)) * b.value("n_iter", int64_t(1));
+  SF_CHECK(r.count <= c.limits.pictures, "batch_size, n_iter: at most ", c.limits.pictures, " pictures, got ", r.count);
+  r.steps = b.value("steps", int64_t(50));
+  r.guidance = b.value("cfg_scale", 7.0);
+  if (b.contains("width")) r.width = b["width"].get<int64_t>();
+  if (b.contains("height")) r.height = b["height"].get<int64_t>();
+  r.strength = b.value("denoising_strength", 0.75);
+  std::string sampler = b.value("sampler_name", b.value("sampler_index", ""));
+  if (sampler == "Automatic") sampler = "";
+  if (const std::string schedule = b.value("scheduler", ""); !schedule.empty()) {
+    auto named = c.jobs.samplers().schedule(schedule);
+    if (!named.options.empty() && sampler.empty()) sampler = "euler";
+    r.scheduler_options = named.options;
+    if (!named.sampler.empty()) sampler = named.sampler;
+  }
+  r.sampler = sampler;
+  r.options["prompt_syntax"] = "a1111";
+  if (b.value("eta", 0.0) != 0) r.options["eta"] = b["eta"].dump();
+  int64_t layers = choices.last_layers(call.caller);
+  r.model = choices.model(call.caller);
+  if (const auto it = b.find("override_settings"); it != b.end()) {
+    refuse_vae(*it);
+    if (it->contains("sd_model_checkpoint") && (*it)["sd_model_checkpoint"].is_string())
+      r.model = (*it)["sd_model_checkpoint"].get<std::string>();
+    if (it->contains("CLIP_stop_at_last_layers")) layers = layers_of((*it)["CLIP_stop_at_last_layers"]);
+  }
+  if (layers > 1) r.options["clip_skip"] = std::to_string(layers - 1);
+  job.key = b.value("force_task_id", std::string(call.request.header("idempotency-key")));
+  if (!image) return job;
+  if (!b.contains("init_images") || b["init_images"].empty())
+    throw ApiError(404, "Init image not found", "HTTPException");
+  if (b["init_images"].size() > 1)
+    throw ApiError(422, "init_images: one picture at a time", "NotSupported", "init_images");
+  job.image = bytes_of_text("init_images", b["init_images"][0].get_ref<const std::string&>());
+  if (const std::string mask = b.value("mask", ""); !mask.empty()) {
+    job.mask = bytes_of_text("mask", mask);
+    if (b.contains("inpainting_mask_invert") && says_something(b["inpainting_mask_invert"]))
+      job.mask = inverted(job.mask, c.limits.input_pixels);
+  }
+  return job;
+}
+
+json info_of(const JobRecord& job, const json& asked) {
+  const JobRequest& r = job.request;
+  json seeds = json::array(), subseeds = json::array(), prompts = json::array(), negatives = json::array(),
+       texts = json::array();
+  int64_t width = 0, height = 0;
+  for (auto& p : job.pictures) {
+    width = p.width, height = p.height;
+    seeds.push_back(p.seed), subseeds.push_back(0), prompts.push_back(r.prompt), negatives.push_back(r.negative_prompt);
+    texts.push_back(parameters_text(r, p.place, r.sampler.c_str(), p.width, p.height, r.guidance.value_or(7)));
+  }
+  return {{"prompt", r.prompt},
+          {"all_prompts", prompts},
+          {"negative_prompt", r.negative_prompt},
+          {"all_negative_prompts", negatives},
+          {"seed", r.seed},
+          {"all_seeds", seeds},
+          {"subseed", 0},
+          {"all_subseeds", subseeds},
+          {"subseed_strength", 0},
+          {"width", width},
+          {"height", height},
+          {"sampler_name", r.sampler},
+          {"cfg_scale", r.guidance.value_or(7)},
+          {"steps", r.steps},
+          {"batch_size", asked.value("batch_size", 1)},
+          {"restore_faces", false},
+          {"face_restoration_model", nullptr},
+          {"sd_model_name", r.model},
+          {"sd_model_hash", nullptr},
+          {"sd_vae_name", nullptr},
+          {"sd_vae_hash", nullptr},
+          {"seed_resize_from_w", -1},
+          {"seed_resize_from_h", -1},
+          {"denoising_strength", r.image.empty() ? json() : json(r.strength)},
+          {"extra_generation_params", json::object()},
+          {"index_of_first_image", 0},
+          {"infotexts", texts},
+          {"styles", json::array()},
+          {"job_timestamp", std::to_string(int64_t(job.created))},
+          {"clip_skip", 1},
+          {"is_using_inpainting_conditioning", false}};
+}
+
+void make(Context& c, const Choices& choices, Call& call, const Answer& answer, bool image) {
+  NewJob job = job_from(c, choices, call, image);
+  c.guard.count_job(call.caller);
+  const auto accepted = submit(c, call.caller, std::move(job));
+  json echo = call.body;
+  echo.erase("auth");  // SillyTavern sends its own
+  if (!call.body.value("include_init_images", false)) echo.erase("init_images"), echo.erase("mask");
+  const bool send = call.body.value("send_images", true);
+  answer_when_over(c, accepted.job.record.id, ErrorShape::WebUi, answer, [&c, echo, send](const JobRecord& job) {
+    json images = json::array();
+    if (send)
+      for (auto& p : job.pictures) images.push_back(io::to_base64(picture_bytes(c, p)));
+    return json_response({{"images", images}, {"parameters", echo}, {"info", info_of(job, echo).dump()}});
+  });
+}
+
+void tell_progress(Context& c, const Call& call, const Answer& answer) {
+  const auto jobs = c.jobs.active(call.caller.name);
+  const JobView* now = nullptr;
+  for (auto& j : jobs)
+    if (!now || (j.record.state == JobState::Running && now->record.state != JobState::Running)) now = &j;
+  json state{{"skipped", false},
+             {"interrupted", false},
+             {"stopping_generation", false},
+             {"job", now ? now->record.id : ""},
+             {"job_count", jobs.size()},
+             {"job_timestamp", now ? std::to_string(int64_t(now->record.created)) : "0"},
+             {"job_no", now ? now->place : 0},
+             {"sampling_step", now ? now->step : 0},
+             {"sampling_steps", now ? now->steps : 0}};
+  const bool with_picture = now && now->preview && !call.query.value("skip_current_image", false);
+  answer->respond(json_response({{"progress", now ? now->progress() : 0.0},
+                                 {"eta_relative", now ? std::max(0.0, now->seconds_left) : 0.0},
+                                 {"state", state},
+                                 {"current_image", with_picture ? json(io::to_base64(*now->preview)) : json()},
+                                 {"textinfo", nullptr},
+                                 {"current_task", now ? json(now->record.id) : json()}}));
+}
+
+}  // namespace
+
+void add_webui_routes(Router& router, Context& c) {
+  auto choices = std::make_shared<Choices>();
+  router
+      .add("POST", "/sdapi/v1/txt2img", "Pictures of a prompt",
+           [&c, choices](Call& call, const Answer& a) { make(c, *choices, call, a, false); })
+      .takes(picture_fields(c, false))
+      .makes_jobs();
+  router
+      .add("POST", "/sdapi/v1/img2img", "A picture changed by a prompt, or a part of it made anew",
+           [&c, choices](Call& call, const Answer& a) { make(c, *choices, call, a, true); })
+      .takes(picture_fields(c, true))
+      .makes_jobs();
+  router
+      .add("GET", "/sdapi/v1/progress", "How far the caller's own jobs are",
+           [&c](Call& call, const Answer& a) { tell_progress(c, call, a); })
+      .asks({field("skip_current_image", FieldKind::Flag)});
+  for (const char* method : {"GET", "POST"})
+    for (const char* path : {"/sdapi/v1/interrupt", "/sdapi/v1/skip"})
+      router.add(method, path, "Cancels the caller's own jobs", [&c](Call& call, const Answer& a) {
+        c.jobs.cancel_all(call.caller.name);
+        a->respond(json_response(json::object()));
+      });
+  router.add("GET", "/sdapi/v1/options", "What applies to the caller's jobs",
+             [&c, choices](Call& call, const Answer& a) {
+               std::string model = choices->model(call.caller);
+               model = c.jobs.shelf().find(model.empty() ? c.jobs.shelf().default_model() : model).title;
+               a->respond(json_response({{"sd_model_checkpoint", model},
+                                         {"sd_checkpoint_hash", nullptr},
+                                         {"sd_vae", "Automatic"},
+                                         {"CLIP_stop_at_last_layers", choices->last_layers(call.caller)},
+                                         {"samples_format", "png"},
+                                         {"samples_save", true},
+                                         {"show_progress_type", "Approx NN"},
+                                         {"live_previews_enable", true}}));
+             });
+  router
+      .add("POST", "/sdapi/v1/options", "Another model for the caller's jobs; the whole dict may come back",
+           [&c, choices](Call& call, const Answer& a) {
+             refuse_vae(call.body);
+             const json& b = call.body;
+             if (b.contains("CLIP_stop_at_last_layers"))
+               choices->set_layers(call.caller, layers_of(b["CLIP_stop_at_last_layers"]));
+             if (b.contains("sd_model_checkpoint") && says_something(b["sd_model_checkpoint"]))
+               choices->set(call.caller, c.jobs.shelf().find(b.value("sd_model_checkpoint", "")).name);
+             a->respond(json_response(nullptr));
+           })
+      .takes({.all = {field("sd_model_checkpoint", FieldKind::Text).at_most(300)}, .others = true});
+}
+
+}  // namespace sf::server

@@ -1,0 +1,163 @@
+#include "scaffolding/server/jobs/history.h"
+
+#include <sys/wait.h>
+
+#include "scaffolding/io/test_folder.h"
+
+namespace sf::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class HistoryTest : public io::TestFolder {
+ protected:
+  static JobRecord job(const std::string& prompt, const std::string& client = "", const std::string& key = "") {
+    JobRecord j{.id = History::new_id(), .client = client, .key = key};
+    j.request.prompt = prompt, j.request.model = "m", j.request.options = {{"eta", "0.5"}};
+    j.request.loras = {{"style", 0.5, 0.8}};
+    j.created = 5;
+    return j;
+  }
+};
+
+TEST_F(HistoryTest, WhatWasAddedIsThereAgain) {
+  JobRecord j = job("a red \"apple\"");
+  j.request.width = 128, j.request.guidance = 2.5;
+  {
+    History h(path("d"));
+    EXPECT_TRUE(h.add(j).is_new);
+    const Picture p = h.add_picture(j, {.place = 0, .seed = 7, .width = 8, .height = 4}, "bytes");
+    EXPECT_EQ(bytes_of(h.picture_path(p)), "bytes");
+    SF_EXPECT_ERROR(RuntimeError, "another server", History(path("d")));
+  }
+  History h(path("d"));
+  const auto there = h.find(j.id);
+  ASSERT_TRUE(there);
+  EXPECT_EQ(to_json(there->request), to_json(j.request));
+  ASSERT_EQ(there->pictures.size(), 1u);
+  EXPECT_EQ(there->pictures[0].seed, 7);
+  EXPECT_EQ(h.find_picture(there->pictures[0].id)->job, j.id);
+  EXPECT_FALSE(h.find("nothing") || h.find_picture("nothing"));
+  EXPECT_EQ(h.secret().size(), 64u);
+  EXPECT_EQ(h.secret(), h.secret());
+}
+
+TEST_F(HistoryTest, AKeyMakesOneJob) {
+  History h(path("d"));
+  const JobRecord first = job("a", "anna", "k");
+  h.add(first);
+  JobRecord again = job("a", "anna", "k");
+  again.request.seed = 99;  // drawn anew
+  const auto added = h.add(again);
+  EXPECT_FALSE(added.is_new);
+  EXPECT_EQ(added.job.id, first.id);
+  EXPECT_TRUE(h.add(job("a", "bert", "k")).is_new);
+  SF_EXPECT_ERROR(ValueError, "another request", h.add(job("b", "anna", "k")));
+}
+
+TEST_F(HistoryTest, ListsAreFilteredAndSearched) {
+  History h(path("d"));
+  const JobRecord a = job("red apple", "anna"), b = job("green apple", "bert"), c = job("a \"fish", "anna");
+  for (auto& j : {a, b, c}) h.add(j);
+  auto ids = [&](JobFilter f) {
+    std::vector<std::string> out;
+    for (auto& j : h.list(f)) out.push_back(j.id);
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  auto sorted = [](std::vector<std::string> v) {
+    std::sort(v.begin(), v.end());
+    return v;
+  };
+  EXPECT_EQ(ids({}).size(), 3u);
+  EXPECT_EQ(ids({.client = "anna"}), sorted({a.id, c.id}));
+  EXPECT_EQ(ids({.words = "apple"}), sorted({a.id, b.id}));
+  EXPECT_EQ(ids({.client = "anna", .words = "apple red"}), sorted({a.id}));
+  EXPECT_EQ(ids({.state = JobState::Done}).size(), 0u);
+  EXPECT_EQ(ids({.limit = 2}).size(), 2u);
+  // What a stranger writes is no expression of the search.
+  for (const char* odd : {"\"", "NEAR(", "apple OR", "a*", "-", "prompt:red", "') --"})
+    EXPECT_NO_THROW(ids({.words = odd}));
+}
+
+TEST_F(HistoryTest, AfterACrashJobsGoOnAndThoseThatCrashTwiceDoNot) {
+  const JobRecord waits = job("waits"), runs = job("runs");
+  {
+    History h(path("d"));
+    h.add(waits);
+    JobRecord r = h.add(runs).job;
+    r.state = JobState::Running;
+    h.set_state(r);
+    h.add_picture(r, {.place = 0}, "kept");
+    write("d/pictures/half.png", "of a crash");
+    write("d/inputs/nobody-image", "of a crash");
+  }
+  {
+    History h(path("d"));
+    auto again = h.recover();
+    ASSERT_EQ(again.size(), 2u);
+    JobRecord r = *h.find(runs.id);
+    EXPECT_EQ(r.state, JobState::Waiting);
+    EXPECT_EQ(r.crashes, 1);
+    EXPECT_EQ(r.pictures.size(), 1u);
+    EXPECT_FALSE(fs::exists(path("d/pictures/half.png")) || fs::exists(path("d/inputs/nobody-image")));
+    EXPECT_TRUE(fs::exists(h.picture_path(r.pictures[0])));
+    r.state = JobState::Running;
+    h.set_state(r);
+  }
+  History h(path("d"));
+  ASSERT_EQ(h.recover().size(), 1u);
+  EXPECT_EQ(h.find(runs.id)->state, JobState::Failed);
+  EXPECT_NE(h.find(runs.id)->error.find("twice"), std::string::npos);
+}
+
+TEST_F(HistoryTest, OldPicturesGoAndFavouritesStay) {
+  History h(path("d"));
+  std::vector<Picture> pictures;
+  for (int i = 0; i < 4; ++i) {
+    JobRecord j = h.add(job("j")).job;
+    j.state = JobState::Done, j.ended = i == 0 ? 10 : 4e9;
+    h.set_state(j);
+    pictures.push_back(h.add_picture(j, {.place = 0}, std::string(10, 'x')));
+    usleep(2000);  // ids are in the order of time
+  }
+  h.set_favourite(pictures[1].id, true);
+  EXPECT_EQ(h.clean({}), 0);
+  EXPECT_EQ(h.clean({.days = 1}), 1);
+  EXPECT_FALSE(fs::exists(h.picture_path(pictures[0])));
+  EXPECT_EQ(h.clean({.pictures = 1}), 1);
+  EXPECT_TRUE(h.find_picture(pictures[1].id) && !h.find_picture(pictures[2].id) && h.find_picture(pictures[3].id));
+  EXPECT_EQ(h.clean({.bytes = 5}), 1);
+  EXPECT_TRUE(h.remove_picture(pictures[1].id));
+  EXPECT_FALSE(h.remove_picture(pictures[1].id));
+}
+
+TEST_F(HistoryTest, ADamagedDatabaseIsSaidAndNotTouched) {
+  { History h(path("d")); }
+  const std::string nonsense(8192, 'x');
+  write("d/history.sqlite", nonsense);
+  EXPECT_THROW(History(path("d")), RuntimeError);
+  EXPECT_EQ(bytes_of(path("d/history.sqlite")), nonsense);
+  EXPECT_THROW(History(write("file", "x") + "/d"), RuntimeError);
+}
+
+TEST_F(HistoryTest, WhatWasAcknowledgedSurvivesKill9) {
+  const std::string folder = path("d"), told = path("told");
+  const pid_t child = fork();
+  if (child == 0) {  // adds until it is killed; an id is told once add() has returned
+    History h(folder);
+    std::ofstream out(told);
+    for (;;) out << h.add(job("j")).job.id << std::endl;
+  }
+  for (int i = 0; i < 1000 && (!fs::exists(told) || fs::file_size(told) < 2000); ++i) usleep(10'000);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  History h(folder);
+  std::ifstream in(told);
+  size_t n = 0;
+  for (std::string id; std::getline(in, id) && id.size() == 20; ++n) EXPECT_TRUE(h.find(id)) << id;
+  EXPECT_GT(n, 50u);
+}
+
+}  // namespace
+}  // namespace sf::server

@@ -1,0 +1,264 @@
+#include "scaffolding/server/jobs/model_shelf.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "scaffolding/backend/free_memory.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/core/out_of_memory.h"
+#include "scaffolding/core/printable.h"
+#include "scaffolding/diffusion/pipelines/lora.h"
+#include "scaffolding/diffusion/pipelines/pipeline_files.h"
+#include "scaffolding/io/hub/local_models.h"
+#include "scaffolding/io/hub/shipped_models.h"
+#include "scaffolding/nn/closest.h"
+
+namespace sf::server {
+
+namespace fs = std::filesystem;
+using diffusion::DiffusionPipeline;
+
+namespace {
+
+constexpr size_t kKeptLoras = 32;  // of a model, beside those that are on
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
+  return text;
+}
+
+uint64_t bytes_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return fs::file_size(path, error);
+  uint64_t sum = 0;
+  for (auto& entry : fs::recursive_directory_iterator(path, error))
+    if (entry.is_regular_file(error)) sum += entry.file_size(error);
+  return sum;
+}
+
+uint64_t weight_bytes(const DiffusionPipeline& pipeline) {
+  uint64_t sum = 0;
+  for (auto* model : pipeline.native_models())
+    for (auto& p : nn::parameters(*model)) sum += p.nbytes();
+  return sum;
+}
+
+std::string text_of(const std::vector<diffusion::LoraTag>& loras) {
+  std::string out;
+  for (auto& l : loras) out += diffusion::text_of(l);
+  return out;
+}
+
+}  // namespace
+
+ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)) {
+  if (settings_.budget == 0) settings_.budget = free_host_memory().free / 4 * 3;
+  std::error_code error;
+  for (auto& f : settings_.folders) SF_CHECK(fs::is_directory(f, error), "--models: there is no folder '", f, "'");
+  for (auto& f : settings_.lora_folders)
+    SF_CHECK(fs::is_directory(f, error), "--lora-dir: there is no folder '", f, "'");
+  refresh();
+  if (!settings_.default_model.empty()) settings_.default_model = find(settings_.default_model).name;
+  else if (!models_.empty()) settings_.default_model = models_.front().name;
+  SF_CHECK(!models_.empty(), "serve: there is no model; --models names folders with some");
+}
+
+void ModelShelf::refresh() {
+  std::vector<ShelfModel> found;
+  std::set<std::string> names;
+  auto add = [&](std::string name, const std::string& path, bool is_file) {
+    while (!names.insert(lower(name)).second) name += "'";
+    ShelfModel m{.name = name, .path = path, .title = is_file ? fs::path(path).filename().string() : name};
+    if (!is_file) {
+      try {
+        m.class_name = diffusion::read_pipeline_index(path).class_name;
+        const auto* entry = diffusion::find_pipeline(m.class_name);
+        if (!entry || diffusion::makes_clips(entry->its_task)) return;  // of clips this server has no answer yet
+      } catch (const sf::Error&) {
+        return;  // another program's folder
+      }
+    }
+    m.bytes = bytes_of(path);
+    found.push_back(std::move(m));
+  };
+  for (auto& name : io::shipped_models())
+    if (auto folder = io::find_shipped_model(name)) add(name, *folder, false);
+  std::vector<io::ModelPlace> places;
+  for (auto& f : settings_.folders) places.push_back({.folder = f, .program = "serve"});
+  for (auto& m : io::local_models(places)) {
+    if (m.form == io::LocalModel::Part) continue;
+    if (m.use != io::ModelUse::Any && m.use != io::ModelUse::Model) continue;
+    add(io::short_name(m), m.path, m.form == io::LocalModel::File);
+  }
+  auto loras = settings_.lora_folders.empty() ? nullptr : std::make_unique<models::LoraFolders>(settings_.lora_folders);
+  std::lock_guard lock(mutex_);
+  models_ = std::move(found);
+  loras_ = std::move(loras);
+}
+
+std::vector<ShelfModel> ModelShelf::models() const {
+  std::lock_guard lock(mutex_);
+  return models_;
+}
+
+std::string ModelShelf::default_model() const {
+  std::lock_guard lock(mutex_);
+  return settings_.default_model;
+}
+
+ShelfModel ModelShelf::find(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (auto& m : models_) {
+    const std::string wanted = lower(name);
+    if (wanted == lower(m.name) || wanted == lower(m.title)) return m;
+    names.push_back(m.name);
+  }
+  const std::string near = nn::closest(name, names);
+  fail("model: there is no '", printable(name.substr(0, 100)), "' here",
+       near.empty() ? "; the list of models has their names" : "; did you mean '" + near + "'?");
+}
+
+std::vector<std::string> ModelShelf::lora_names() const {
+  std::lock_guard lock(mutex_);
+  return loras_ ? loras_->names() : std::vector<std::string>();
+}
+
+std::string ModelShelf::lora_path(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto found = loras_ ? loras_->find(name) : std::vector<std::string>();
+  SF_CHECK(!found.empty(), "lora: there is no '", printable(name.substr(0, 100)), "' here",
+           loras_ ? nn::closest_hint(name, loras_->names()) : "; the server was started without --lora-dir");
+  SF_CHECK(found.size() == 1, "lora: ", int64_t(found.size()), " files have the name '", printable(name),
+           "'; say which with its folder's name before it");
+  return found[0];
+}
+
+ModelShelf::Loaded* ModelShelf::loaded(const std::string& name) {
+  for (auto& l : loaded_)
+    if (l.name == name) return &l;
+  return nullptr;
+}
+
+bool ModelShelf::is_loaded(const std::string& name) const {
+  return std::any_of(loaded_.begin(), loaded_.end(), [&](const Loaded& l) { return l.name == name; });
+}
+
+bool ModelShelf::unload_oldest() {
+  std::lock_guard lock(mutex_);
+  const auto oldest = std::min_element(loaded_.begin(), loaded_.end(),
+                                       [](const Loaded& a, const Loaded& b) { return a.used < b.used; });
+  if (oldest == loaded_.end()) return false;
+  loaded_.erase(oldest);
+  return true;
+}
+
+void ModelShelf::unload_all() {
+  while (unload_oldest()) {}
+}
+
+void ModelShelf::make_room(uint64_t bytes) {
+  while (!loaded_.empty() && resident_bytes() + bytes > settings_.budget) unload_oldest();
+}
+
+std::vector<std::string> ModelShelf::resident() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  for (auto& l : loaded_) out.push_back(l.name);
+  return out;
+}
+
+uint64_t ModelShelf::resident_bytes() const {
+  std::lock_guard lock(mutex_);
+  uint64_t sum = 0;
+  for (auto& l : loaded_) sum += l.bytes;
+  return sum;
+}
+
+std::shared_ptr<DiffusionPipeline> ModelShelf::load(const std::string& name, diffusion::Task task) {
+  if (!loaded(name)) {
+    const ShelfModel model = find(name);
+    make_room(model.bytes);
+    auto read = [&] {
+      std::error_code error;
+      if (fs::is_regular_file(model.path, error))
+        return diffusion::load_single_file_pipeline(model.path, {.dtype = settings_.dtype}).pipeline;
+      diffusion::LoadPipelineOptions options;
+      options.dtype = settings_.dtype;
+      options.hub.local_files_only = true;
+      return diffusion::load_pipeline(model.path, options).pipeline;
+    };
+    std::shared_ptr<DiffusionPipeline> pipeline;
+    for (;;) {
+      try {
+        pipeline = read();
+        if (settings_.device != Device()) pipeline->to({.device = settings_.device});
+        break;
+      } catch (const OutOfMemory&) {
+        pipeline.reset();
+        if (!unload_oldest()) throw;
+      }
+    }
+    SF_CHECK(pipeline->the_scheduler(), "model: '", name, "' has no scheduler");
+    std::lock_guard lock(mutex_);
+    loaded_.push_back({.name = name, .pipeline = pipeline, .tasks = {}, .loras = "", .bytes = weight_bytes(*pipeline)});
+    for (auto& m : models_)
+      if (m.name == name) m.class_name = pipeline->name();
+  }
+  Loaded& l = *loaded(name);
+  l.used = ++uses_;
+  auto& of_task = l.tasks[task];
+  if (!of_task) {
+    const auto& own = diffusion::pipeline_entry(l.pipeline->name());
+    const auto* entry = own.its_task == task ? &own : diffusion::find_pipeline(own.family_name, task);
+    // A model of classes makes pictures of them, whatever it is asked by.
+    if (!entry && task == diffusion::Task::TextToImage) entry = &own;
+    if (!entry) entry = &diffusion::pipeline_for("model '" + name + "'", l.pipeline->name(), task);
+    if (entry->name == own.name) {
+      of_task = l.pipeline;
+    } else {
+      std::shared_ptr<DiffusionPipeline> made = entry->make();
+      diffusion::share_components(*l.pipeline, *made);
+      of_task = made;
+    }
+  }
+  return of_task;
+}
+
+void ModelShelf::use_loras(const std::string& name, const std::vector<diffusion::LoraTag>& loras) {
+  Loaded& l = *loaded(name);
+  const std::string wanted = text_of(loras);
+  if (l.loras == wanted) return;
+  const models::AdaptedModels networks = diffusion::adapted_models(*l.pipeline);
+  std::map<std::string, std::pair<double, double>> on;  // by path: of the denoiser, of text encoders
+  for (auto& tag : loras) {
+    auto& weights = on[lora_path(tag.name)];
+    weights.first += tag.denoiser, weights.second += tag.text_encoders;
+  }
+  auto has = [&](const std::string& path) {
+    return std::any_of(networks.begin(), networks.end(),
+                       [&](auto& n) { return n.second->has_adapters() && n.second->adapters().has(path); });
+  };
+  l.loras = "unknown";  // until all of it has worked
+  for (auto& [component, model] : networks) {
+    if (!model->has_adapters()) continue;
+    const auto names = model->adapters().names();
+    if (names.size() > kKeptLoras)
+      for (auto& other : names)
+        if (!on.count(other)) model->adapters().remove(other);
+  }
+  for (auto& [path, weights] : on)
+    if (!has(path)) models::load_lora(models::LoraFile(path), path, networks);
+  for (auto& [component, model] : networks) {
+    if (!model->has_adapters()) continue;
+    std::vector<models::AdapterWeight> weights;
+    for (auto& [path, both] : on)
+      if (model->adapters().has(path))
+        weights.push_back({path, component.starts_with("text_encoder") ? both.second : both.first});
+    model->adapters().set(std::move(weights));
+  }
+  l.loras = wanted;
+}
+
+}  // namespace sf::server
