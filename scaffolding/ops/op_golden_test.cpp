@@ -1,10 +1,12 @@
 // Values and gradients against torch's. torch is not needed to run the tests: make_golden.py evaluated every sample
-// with the op's `like` and wrote tests/golden/ops/<op>.safetensors,
+// with the op's `like` and wrote tests/golden/ops/<op>.safetensors.gz,
 // with a hash of the sample that tells a stale fixture.
 //   sample.<i>           (metadata) the hash of sample i
 //   sample.<i>.out.<k>   (metadata) dtype and shape of output k; (tensor) its values
 //   sample.<i>.grad.<k>  gradient of the k-th floating input of sum(y * c), c from cotangents()
 // Of a large tensor every n-th element is kept: see kept().
+#include <zlib.h>
+
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -24,7 +26,17 @@ namespace {
 using nlohmann::json;
 
 std::string fixture_path(const std::string& op) {
-  return std::string(SF_SOURCE_DIR) + "/tests/golden/ops/" + op + ".safetensors";
+  return std::string(SF_SOURCE_DIR) + "/tests/golden/ops/" + op + ".safetensors.gz";
+}
+
+io::Bytes unpacked(const std::string& path) {
+  gzFile file = gzopen(path.c_str(), "rb");
+  SF_CHECK_AS(RuntimeError, file, path, ": cannot be opened");
+  std::string bytes, part(size_t(1) << 16, '\0');
+  int got;
+  while ((got = gzread(file, part.data(), unsigned(part.size()))) > 0) bytes.append(part, 0, size_t(got));
+  SF_CHECK_AS(RuntimeError, gzclose(file) == Z_OK && got == 0, path, ": is damaged");
+  return io::Bytes::take(std::move(bytes), path);
 }
 
 std::string hex(double d) {
@@ -177,14 +189,14 @@ void check_golden(const OpEntry& op, const OpTest& t) {
   std::string path = fixture_path(op.name);
   ASSERT_TRUE(std::filesystem::exists(path))
       << op.name << " has samples and no golden file; run `make golden` and commit tests/golden/ops/" << op.name
-      << ".safetensors";
-  io::SafetensorsFile file(path);
+      << ".safetensors.gz";
+  io::SafetensorsFile file(unpacked(path));
   for (size_t i = 0; i < t.all.size(); ++i) {
     if (!t.all[i]->golden) continue;
     std::string key = "sample." + std::to_string(i);
     auto found = file.metadata().find(key);
     bool fresh = found != file.metadata().end() && found->second == hash_of(op, *t.all[i]);
-    EXPECT_TRUE(fresh) << op.name << ": tests/golden/ops/" << op.name << ".safetensors is stale at sample " << i
+    EXPECT_TRUE(fresh) << op.name << ": tests/golden/ops/" << op.name << ".safetensors.gz is stale at sample " << i
                        << " (its inputs or the op's `like` changed); run `make golden` and commit the file";
     if (fresh) check_sample(op, *t.all[i], file, key);
   }

@@ -1,4 +1,4 @@
-"""Writes tests/golden/ops/<op>.safetensors: what torch computes for the samples of every op's test.
+"""Writes tests/golden/ops/<op>.safetensors.gz: what torch computes for the samples of every op's test.
 
     build/dev/scaffolding_tests --dump-samples build/golden
     python tests/golden/make_golden.py build/golden          # a Python that has torch; `make golden` does both
@@ -19,6 +19,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from packed import SUFFIX, unpacked, write_packed
 
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
@@ -33,7 +34,7 @@ REAL = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def read_header(path):
-    raw = path.read_bytes()
+    raw = unpacked(path) if path.name.endswith(SUFFIX) else path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     return json.loads(raw[8 : 8 + length]), raw[8 + length :]
 
@@ -62,7 +63,7 @@ def save(path, tensors, metadata):
         at += len(blob)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+    write_packed(path, struct.pack("<Q", len(text)) + text + b"".join(blobs))
 
 
 # ---- samples
@@ -190,7 +191,7 @@ def main():
         wanted.add(op["op"])
         if options.op and op["op"] not in options.op:
             continue
-        target = options.out / f"{op['op']}.safetensors"
+        target = options.out / f"{op['op']}{SUFFIX}"
         hashes = {f"sample.{s['index']}": s["hash"] for s in op["samples"]}
         if target.exists() and not options.all:
             old = read_header(target)[0].get("__metadata__", {})
@@ -211,12 +212,12 @@ def main():
         save(target, all_made, all_facts)
         made += 1
     if not options.op:
-        for old in options.out.glob("*.safetensors"):
-            if old.stem not in wanted:
+        for old in options.out.glob(f"*{SUFFIX}"):
+            if old.name.removesuffix(SUFFIX) not in wanted:
                 old.unlink()
-    total = sum(f.stat().st_size for f in options.out.glob("*.safetensors"))
+    total = sum(f.stat().st_size for f in options.out.glob(f"*{SUFFIX}"))
     print(
-        f"{made} fixtures made with torch {torch.__version__}; {len(list(options.out.glob('*.safetensors')))} "
+        f"{made} fixtures made with torch {torch.__version__}; {len(list(options.out.glob('*' + SUFFIX)))} "
         f"fixtures, {total / 1e6:.2f} MB"
     )
     for f in failures:

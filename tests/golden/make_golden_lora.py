@@ -38,7 +38,7 @@ from lora_formats import joined, peft_keys, rank_of, without_alpha
 from model_cases import arguments_of, floats, outputs_of, thinned
 from model_fixture import plain, signature, text_of
 from packed import write_packed
-from safetensors.numpy import save, save_file
+from safetensors.numpy import save
 from safetensors.torch import load_file
 
 METHODS = (
