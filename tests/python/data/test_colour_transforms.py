@@ -59,7 +59,9 @@ def test_jitter_is_random_by_seed_and_leaves_alpha():
     first, again, other = jitter(image, 1), jitter(image, 1), jitter(image, 2)
     assert (first == again).all() and (first != other).any()
     assert (first[3] == image[3]).all() and (first[:3] != image[:3]).any()
-    assert repr(T.ColorJitter(0.5)) == "ColorJitter(brightness=(0.5, 1.5), contrast=(1, 1), saturation=(1, 1), hue=(0, 0))"
+    assert (
+        repr(T.ColorJitter(0.5)) == "ColorJitter(brightness=(0.5, 1.5), contrast=(1, 1), saturation=(1, 1), hue=(0, 0))"
+    )
 
 
 def test_grey_images_keep_what_they_have_no_colour_for():

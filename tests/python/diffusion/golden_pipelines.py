@@ -15,9 +15,7 @@ from scaffolding import diffusion, models
 FAMILIES = families()
 CASES = {case["name"]: {**case, "family": family} for family, file in FAMILIES.items() for case in file["cases"]}
 PICTURES = {
-    name: t
-    for family in FAMILIES
-    for name, t in sf.safetensors.load(unpacked(FOLDER / f"{family}{SUFFIX}")).items()
+    name: t for family in FAMILIES for name, t in sf.safetensors.load(unpacked(FOLDER / f"{family}{SUFFIX}")).items()
 }
 made_networks = {}  # by family and name: one of each for all tests
 
