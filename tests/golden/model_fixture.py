@@ -15,9 +15,9 @@ diffusers and transformers:
     "class_labels": [3, 7]}) fixture.write()
 
 It writes models/FAMILY.json, models/FAMILY.safetensors.gz and keys/NAME.txt.gz for each name in full_size;
-model_cases.py says what is in them. test_every_model.py finds them and does the rest for every class that the library registers: keys,
-outputs, gradients, files, dtypes, the meta device, signatures. A family's own test file holds only what no other model
-has; numbers for it go through `fixture.extra(name, tensor_or_json)`.
+model_cases.py says what is in them. test_every_model.py finds them and does the rest for every class that the library
+registers: keys, outputs, gradients, files, dtypes, the meta device, signatures. A family's own test file holds only
+what no other model has; numbers for it go through `fixture.extra(name, tensor_or_json)`.
 
 Everything is computed in float64 from float32 weights, so that what is compared is the error of one side. Small
 integers in lists are int64 tensors, lists of floats float32 ones (timesteps), which keep their dtype; `floats(...)`

@@ -14,10 +14,10 @@ diffusers and transformers:
     fixture.write()
 
 It writes pipelines/FAMILY.json and pipelines/FAMILY.safetensors.gz; pipeline_cases.py says what is in them and how a
-call says "a picture" or "a callback". test_every_pipeline.py finds them and does the rest for every pipeline class of the
-library: pictures, folders, single files, dtypes, output types, callbacks, signatures. A class's first case is the one
-that it tries these on: let it be a plain one of few steps. Networks of few channels, and configs in which pictures are
-not clipped, tell errors apart best.
+call says "a picture" or "a callback". test_every_pipeline.py finds them and does the rest for every pipeline class of
+the library: pictures, folders, single files, dtypes, output types, callbacks, signatures. A class's first case is the
+one that it tries these on: let it be a plain one of few steps. Networks of few channels, and configs in which pictures
+are not clipped, tell errors apart best.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Pillow's pictures and NumPy's arrays as images [C, H, W], and back. Pillow itself is loaded where a picture is made."""
+"""Pillow's pictures and NumPy's arrays as images [C, H, W], and back. Pillow is loaded where a picture is made."""
 
 import numpy
 
