@@ -202,6 +202,16 @@ void bind_ops(nb::module_& m) {
     for (const OpEntry* op : all_ops()) names.append(nb::str(op->name.c_str()));
     return names;
   });
+  // By name: ({argument: (kind, whether None is a value)}, whether it returns several tensors). For stubs.
+  m.def("_op_types", [] {
+    nb::dict types;
+    for (const OpEntry* op : all_ops()) {
+      nb::dict arguments;
+      for (const ArgInfo& a : op->args) arguments[a.name.c_str()] = nb::make_tuple(name(a.kind), nb::bool_(a.optional));
+      types[op->name.c_str()] = nb::make_tuple(arguments, nb::bool_(op->several));
+    }
+    return types;
+  });
 }
 
 }  // namespace sf::py
