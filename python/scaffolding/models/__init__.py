@@ -6,6 +6,7 @@ Every module of this package is looked into for its classes; a new one needs no 
 import os
 from importlib import import_module
 
+from .._missing import help_modules
 from .adapters import get_peft_model_state_dict, peft_config_of
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .embeddings import get_3d_rotary_pos_embed, get_3d_sincos_pos_embed, get_timestep_embedding, timestep_embedding
@@ -30,3 +31,5 @@ __all__ = [
     "timestep_embedding",
     "upscale",
 ]
+
+help_modules()  # this one is imported after the others

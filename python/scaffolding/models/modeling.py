@@ -6,10 +6,10 @@ import warnings
 
 from .. import _core, cuda, hub
 from .._core import _models
-from ..diffusion.configuration import FrozenDict
 from ..nn import Module, quantize_
 from . import quantized_files
 from .adapters import PeftAdapterMixin
+from .frozen_dict import FrozenDict
 from .offloading import OffloadingMixin
 
 # Of transformer blocks: what a norm or a GEGLU comes before.
