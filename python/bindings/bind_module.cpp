@@ -37,6 +37,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_nn(m);
   sf::py::bind_init(m);
   sf::py::bind_clip_grad(m);
+  sf::py::bind_quantize(m);
   sf::py::bind_streaming(m);
   sf::py::bind_optim(m);
   sf::py::bind_schedule(m);

@@ -59,6 +59,19 @@ class GgufCheckpoint final : public Checkpoint {
     return {name, std::string(file_.entry(name).format->name), file_.entry(name).shape};
   }
   Tensor get(const std::string& name) const override { return file_.get(name); }
+  std::optional<StoredBlocks> blocks(const std::string& name) const override {
+    auto& e = file_.entry(name);
+    if (!e.format->blocks) return {};
+    return StoredBlocks{file_.stored(name), std::string(e.format->name)};
+  }
+  std::map<std::string, std::string> metadata() const override {  // texts
+    const Object all = file_.metadata();
+    std::map<std::string, std::string> out;
+    for (size_t i = 0; i + 1 < all.items().size(); i += 2)
+      if (all.items()[i + 1].is(Object::String))
+        out.emplace(all.items()[i].text(), all.items()[i + 1].text());
+    return out;
+  }
 
  private:
   GgufFile file_;

@@ -17,6 +17,8 @@ class NamedCheckpoint final : public io::Checkpoint {
   bool contains(const std::string& name) const override { return names_.find(name); }
   io::CheckpointEntry entry(const std::string& name) const override;
   Tensor get(const std::string& name) const override;
+  // Of a tensor that is a source, or rows of one, with its numbers in the same order.
+  std::optional<io::StoredBlocks> blocks(const std::string& name) const override;
 
  private:
   const NamedTensor& named(const std::string& name) const;

@@ -9,6 +9,7 @@
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/ops/quantize/gguf.h"
 
 namespace sf::models {
 
@@ -36,6 +37,7 @@ Projection projection_of(const nn::Linear& layer) {
     const bool by_rows = float8->dynamic && float8->weight.dtype() == kFloat8E4M3 && float8->scale.ndim() == 2;
     return {by_rows ? Kind::Float8 : Kind::Stored, by_rows ? float8 : nullptr, std::move(lora)};
   }
+  if (auto* blocks = dynamic_cast<const nn::LinearGGUF*>(there)) return {Kind::Blocks, nullptr, std::move(lora), blocks};
   if (!dynamic_cast<const nn::LinearNF4*>(there)) return {};
   return {Kind::Stored, nullptr, std::move(lora)};
 }
@@ -87,6 +89,13 @@ Tensor project(const nn::Linear& layer, const ProjectionInput& in, const Project
     Tensor added = only_adds ? o.residual : Tensor();
     if (p.lora) added = added ? p.lora->beside(added, dense(in)) : p.lora->side(dense(in));
     y = linear_of_fp8(in.rows, p.float8->weight, p.float8->scale, p.float8->bias, added, in.dtype);
+    if (only_adds) return y;
+  } else if (p.kind == Kind::Blocks) {
+    Tensor added = only_adds ? o.residual : Tensor();
+    if (p.lora) added = added ? p.lora->beside(added, in.x) : p.lora->side(in.x);
+    is_activated = is_activated || !gates;
+    y = linear_gguf(in.x, p.blocks->weight, p.blocks->bias, p.blocks->format,
+                    o.activation.empty() || gates ? "none" : o.activation, added);
     if (only_adds) return y;
   } else if (p.kind == Kind::Dense && p.lora) {
     y = linear_lora(in.x, layer.weight, layer.bias, p.lora->down, p.lora->up, p.lora->scale,

@@ -1,0 +1,18 @@
+// Making GGUF's blocks on the CPU, once for each weight: plain loops, no instruction sets.
+#pragma once
+#include <cstdint>
+
+#include "scaffolding/ops/quantize/gguf_blocks.h"
+
+namespace sf {
+
+// Writes the blocks of n numbers, which are whole blocks. False where one is not finite, or a scale is none in float16.
+bool encode_gguf(GgufBlocks format, const float* x, int64_t n, uint8_t* blocks);
+
+// One block each, of gguf_encode.cpp and gguf_encode_k.cpp.
+#define SF_GGUF_PLAIN(NAME, id, bytes, dtype)
+#define SF_GGUF_UNREAD(NAME, id, block, bytes)
+#define SF_GGUF_BLOCKS(NAME, id, block, bytes) void encode_##NAME(const float* x, uint8_t* b);
+#include "scaffolding/ops/quantize/gguf_formats.def"
+
+}  // namespace sf
