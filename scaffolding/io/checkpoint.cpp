@@ -12,6 +12,7 @@
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
+#include "scaffolding/io/stored_blocks.h"
 
 namespace sf::io {
 
@@ -45,7 +46,7 @@ class SafetensorsCheckpoint final : public Checkpoint {
   SafetensorsFile file_;
 };
 
-class GgufCheckpoint final : public Checkpoint {
+class GgufCheckpoint final : public Checkpoint, public StoresBlocks {
  public:
   explicit GgufCheckpoint(const Bytes& file, uint64_t most_header = UINT64_MAX) : file_(file, most_header) {}
   const char* kind() const override { return "gguf"; }

@@ -3,7 +3,6 @@
 #pragma once
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +17,6 @@ struct CheckpointEntry {
   Shape shape;
 };
 
-// A tensor as its file stores it, in blocks that products read as they lie (ops/quantize/gguf.h).
-struct StoredBlocks {
-  Tensor bytes;        // uint8, one dimension; borrows the file's
-  std::string format;  // "Q4_K"
-};
-
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -34,7 +27,6 @@ class Checkpoint {
   virtual CheckpointEntry entry(const std::string& name) const = 0;  // ValueError for a name that is not there
   virtual std::vector<CheckpointEntry> entries() const;              // of all names()
   virtual Tensor get(const std::string& name) const = 0;             // borrows the file's bytes where the format allows
-  virtual std::optional<StoredBlocks> blocks(const std::string& /*name*/) const { return {}; }  // of what is in blocks
   virtual std::map<std::string, std::string> metadata() const { return {}; }
 };
 

@@ -9,6 +9,7 @@
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/io/replacing_folder.h"
+#include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/models/kept_float32.h"
 #include "scaffolding/nn/quantize.h"
@@ -159,7 +160,8 @@ static void fill(Model& model, const io::Checkpoint& file, const LoadModelOption
   auto ring = io::UploadRing::of(options.device);
   const auto* kept = options.dtype == kFloat16 ? dynamic_cast<const KeptFloat32*>(&model) : nullptr;
   std::map<std::string, nn::Module*> layers;
-  if (options.keep_blocks)
+  const auto* stored = dynamic_cast<const io::StoresBlocks*>(&file);
+  if (options.keep_blocks && stored)
     for (auto& m : nn::named_modules(model))
       // Other tables are read past calls of them.
       if (std::string_view(m.module->type()) != "Embedding" || m.name.ends_with("token_embedding"))
@@ -168,7 +170,7 @@ static void fill(Model& model, const io::Checkpoint& file, const LoadModelOption
     std::string key = model.current_key(name);
     if (key.empty()) continue;
     if (auto layer = layers.find(key); layer != layers.end())
-      if (auto blocks = file.blocks(name))
+      if (auto blocks = stored->blocks(name))
         if (auto* made = nn::put_gguf(*layer->second, blocks->format, blocks->bytes,
                                       options.dtype.value_or(kFloat32))) {
           state.emplace(std::move(key), to_device(nn::named_buffers(*made).at(0).tensor, options.device));

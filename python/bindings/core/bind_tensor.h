@@ -85,7 +85,6 @@ void bind_higher_order(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_init(nb::module_& m);
 void bind_clip_grad(nb::module_& m);
-void bind_quantize(nb::module_& m);
 void bind_optim(nb::module_& m);
 void bind_schedule(nb::module_& m);
 void bind_amp(nb::module_& m);

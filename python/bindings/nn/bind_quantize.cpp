@@ -1,4 +1,6 @@
 // The rules of nn.quantize_, which Python's and C++'s share.
+#include "python/bindings/nn/bind_quantize.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

@@ -9,13 +9,13 @@ namespace sf::io {
 
 namespace {
 
-constexpr uint32_t kUint32 = 4, kText = 8, kList = 9, kInt32 = 5;
-constexpr uint64_t kAlignment = 32;  // of tensors in the data
+constexpr uint32_t kTypeUint32 = 4, kTypeText = 8, kTypeList = 9, kTypeInt32 = 5;
+constexpr uint64_t kDataAlignment = 32;  // of tensors in the data
 constexpr int64_t kMostDims = 4;     // ggml's
 
-template <class T> void put(std::string& to, T v) { to.append(reinterpret_cast<const char*>(&v), sizeof v); }
-void put_text(std::string& to, const std::string& s) {
-  put(to, uint64_t(s.size()));
+template <class T> void put_value(std::string& to, T v) { to.append(reinterpret_cast<const char*>(&v), sizeof v); }
+void put_string(std::string& to, const std::string& s) {
+  put_value(to, uint64_t(s.size()));
   to += s;
 }
 
@@ -42,16 +42,16 @@ void save_gguf(const std::map<std::string, GgufTensor>& tensors, const std::stri
                const std::map<std::string, std::string>& metadata) {
   std::string values, infos;
   uint64_t count = 2, at = 0;
-  put_text(values, "general.architecture");
-  put(values, kText);
-  put_text(values, "diffusion");
-  put_text(values, "general.quantization_version");
-  put(values, kUint32);
-  put(values, uint32_t(2));
+  put_string(values, "general.architecture");
+  put_value(values, kTypeText);
+  put_string(values, "diffusion");
+  put_string(values, "general.quantization_version");
+  put_value(values, kTypeUint32);
+  put_value(values, uint32_t(2));
   for (auto& [key, text] : metadata) {
-    put_text(values, key);
-    put(values, kText);
-    put_text(values, text);
+    put_string(values, key);
+    put_value(values, kTypeText);
+    put_string(values, text);
     ++count;
   }
   for (auto& [name, t] : tensors) {
@@ -62,35 +62,35 @@ void save_gguf(const std::map<std::string, GgufTensor>& tensors, const std::stri
     SF_CHECK(t.data.nbytes() == bytes, "save_gguf: '", name, "' of ", t.shape, " needs ", bytes, " bytes as ",
              std::string(t.format->name), ", got ", t.data.nbytes());
     if (shape != t.shape) {
-      put_text(values, "comfy.gguf.orig_shape." + name);
-      put(values, kList);
-      put(values, kInt32);
-      put(values, uint64_t(t.shape.size()));
+      put_string(values, "comfy.gguf.orig_shape." + name);
+      put_value(values, kTypeList);
+      put_value(values, kTypeInt32);
+      put_value(values, uint64_t(t.shape.size()));
       for (int64_t size : t.shape) {
         SF_CHECK(size <= INT32_MAX, "save_gguf: '", name, "' of ", t.shape, " has a size over 2^31");
-        put(values, int32_t(size));
+        put_value(values, int32_t(size));
       }
       ++count;
     }
-    put_text(infos, name);
-    put(infos, uint32_t(shape.size()));
-    for (int64_t i = shape.size() - 1; i >= 0; --i) put(infos, uint64_t(shape[i]));
-    put(infos, t.format->id);
-    put(infos, at);
-    at += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    put_string(infos, name);
+    put_value(infos, uint32_t(shape.size()));
+    for (int64_t i = shape.size() - 1; i >= 0; --i) put_value(infos, uint64_t(shape[i]));
+    put_value(infos, t.format->id);
+    put_value(infos, at);
+    at += (bytes + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
   }
   std::string header = "GGUF";
-  put(header, uint32_t(3));
-  put(header, uint64_t(tensors.size()));
-  put(header, count);
+  put_value(header, uint32_t(3));
+  put_value(header, uint64_t(tensors.size()));
+  put_value(header, count);
   header += values + infos;
-  header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
+  header.resize((header.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment, '\0');
   ReplacingFile file(path);
   file.write(header.data(), header.size());
   for (auto& [name, t] : tensors) {  // one at a time: no second copy of a whole model
     write_tensor(file, t.data);
-    const char zeros[kAlignment] = {};
-    file.write(zeros, size_t((kAlignment - t.data.nbytes() % kAlignment) % kAlignment));
+    const char zeros[kDataAlignment] = {};
+    file.write(zeros, size_t((kDataAlignment - t.data.nbytes() % kDataAlignment) % kDataAlignment));
   }
   file.commit();
 }

@@ -43,7 +43,8 @@ std::optional<io::StoredBlocks> NamedCheckpoint::blocks(const std::string& name)
   const auto pieces = names_.pieces(t);
   const NameSource& source = names_.first_source(t);
   if (pieces.size() != 1 || source.change == NameChange::Transposed || t.shape.empty()) return {};
-  auto all = file_->blocks(source.name);
+  auto* file = dynamic_cast<const io::StoresBlocks*>(file_.get());
+  auto all = file ? file->blocks(source.name) : std::nullopt;
   const int64_t rows = source.ours.empty() ? 0 : source.ours[0];
   if (!all || rows == 0 || pieces[0].rows == rows) return all;
   // Some rows of the source: whole blocks where a row is.

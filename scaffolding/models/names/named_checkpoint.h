@@ -3,11 +3,12 @@
 #include <memory>
 
 #include "scaffolding/io/checkpoint.h"
+#include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/models/names/name_table.h"
 
 namespace sf::models {
 
-class NamedCheckpoint final : public io::Checkpoint {
+class NamedCheckpoint final : public io::Checkpoint, public io::StoresBlocks {
  public:
   // who: "model.ckpt: its unet", for errors. names: as long as this lives, with sources as the file has them.
   NamedCheckpoint(std::shared_ptr<const io::Checkpoint> file, const NameTable& names, std::string who)

@@ -7,7 +7,6 @@
 #include "scaffolding/nn/dropout.h"
 #include "scaffolding/nn/linear.h"
 #include "scaffolding/nn/quantized.h"
-#include "scaffolding/nn/quantized_gguf.h"
 #include "scaffolding/ops/quantize/fp8_producers.h"
 
 namespace sf::models {
@@ -24,9 +23,6 @@ struct Projection {
     // a LinearFP8 with scales of rows on both sides (nn.quantize_ with dynamic):
     // what comes before it can quantise its result itself
     Float8,
-    // a LinearGGUF, whose blocks products read as they lie, with bias, activation and residual; and its products of the
-    // text are kept
-    Blocks,
     // another quantised layer (LinearNF4, LinearFP8), which dequantises for each call;
     // its products of the text are kept
     Stored,
@@ -34,7 +30,6 @@ struct Projection {
   Kind kind = Kind::Called;
   const nn::LinearFP8* float8 = nullptr;  // of Float8
   std::shared_ptr<const LoraPath> lora;   // beside it, or null
-  const nn::LinearGGUF* blocks = nullptr;  // of Blocks
 };
 Projection projection_of(const nn::Linear& layer);
 

@@ -11,17 +11,7 @@
 
 namespace sf {
 
-void put_half(uint8_t* p, float x) {
-  const Half h = from_float<Half>(x);
-  std::memcpy(p, &h, 2);
-}
-
 namespace {
-
-float inverse(float d) {
-  const float i = d == 0 ? 0 : 1 / d;
-  return std::isfinite(i) ? i : 0;
-}
 
 // The first number of the largest magnitude, with its sign.
 float largest(const float* x) {
@@ -45,7 +35,7 @@ void put_halves(uint8_t* to, const int* q) {
 // Codes of x = d * (code - middle), with the largest number at code 0.
 void symmetric(const float* x, int middle, int* q, float& d) {
   d = largest(x) / float(-middle);
-  const float scale = inverse(d);
+  const float scale = inverse_or_0(d);
   for (int j = 0; j < 32; ++j) q[j] = code(x[j] * scale + (float(middle) + 0.5f), 2 * middle - 1);
 }
 // Codes of x = d * code + m.
@@ -53,7 +43,7 @@ void from_minimum(const float* x, int most, int* q, float& d, float& m) {
   const auto [low, high] = std::minmax_element(x, x + 32);
   m = *low;
   d = (*high - m) / float(most);
-  const float scale = inverse(d);
+  const float scale = inverse_or_0(d);
   for (int j = 0; j < 32; ++j) q[j] = code((x[j] - m) * scale + 0.5f, most);
 }
 
@@ -92,7 +82,7 @@ void encode_Q5_1(const float* x, uint8_t* b) {
   put_halves(b + 8, q);
 }
 void encode_Q8_0(const float* x, uint8_t* b) {
-  const float d = std::fabs(largest(x)) / 127, scale = inverse(d);
+  const float d = std::fabs(largest(x)) / 127, scale = inverse_or_0(d);
   put_half(b, d);
   for (int j = 0; j < 32; ++j) {  // half away from zero
     const float y = std::fabs(x[j] * scale), whole = std::floor(y);
@@ -112,7 +102,7 @@ void encode_IQ4_NL(const float* x, uint8_t* b) {
   float best_scale = 0, best_gain = -1;
   for (int step = -5; step <= 5 && most != 0; ++step)
     for (const float end : {-127.f, 113.f}) {
-      const float guess = inverse(most / (end + 2.5f * float(step)));
+      const float guess = inverse_or_0(most / (end + 2.5f * float(step)));
       float xc = 0, cc = 0;
       int codes[32];
       for (int j = 0; j < 32; ++j) {
@@ -126,7 +116,7 @@ void encode_IQ4_NL(const float* x, uint8_t* b) {
       }
     }
   put_half(b, best_scale);
-  const float d = to_float(from_float<Half>(best_scale)), scale = inverse(d);
+  const float d = to_float(from_float<Half>(best_scale)), scale = inverse_or_0(d);
   if (scale != 0)
     for (int j = 0; j < 32; ++j) q[j] = nearest(x[j] * scale);
   put_halves(b + 2, q);

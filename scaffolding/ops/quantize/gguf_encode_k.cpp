@@ -10,8 +10,6 @@
 
 namespace sf {
 
-void put_half(uint8_t* p, float x);  // gguf_encode.cpp
-
 namespace {
 
 // The nearest whole number to x within [low, high], halves to even: a loop of it becomes vectors.
@@ -19,11 +17,6 @@ inline float whole(float x, float low, float high) {
   constexpr float kShift = 12582912;  // 1.5 * 2^23
   return (std::min(std::max(x, low), high) + kShift) - kShift;
 }
-float inverse(float x) {
-  const float i = x == 0 ? 0 : 1 / x;
-  return std::isfinite(i) ? i : 0;
-}
-
 float as_half(float x) { return to_float(from_float<Half>(x)); }
 
 // x = scale * code - minimum
@@ -32,11 +25,11 @@ struct Affine {
 };
 
 int affine_code(float x, Affine a, int most) {
-  return int(whole((x + a.minimum) * inverse(a.scale), 0, float(most)));
+  return int(whole((x + a.minimum) * inverse_or_0(a.scale), 0, float(most)));
 }
 // Sums go over four lanes, which compilers make a vector of without reordering anything.
 float affine_error(const float* x, int n, Affine a, int most) {
-  const float scale = inverse(a.scale);
+  const float scale = inverse_or_0(a.scale);
   float sum[4] = {};
   for (int j = 0; j < n; j += 4)
     for (int l = 0; l < 4; ++l) {
@@ -58,7 +51,7 @@ Affine fit_affine(const float* x, int n, int most) {
     if (a.scale <= 0) continue;
     for (int round = 0; round < 2; ++round) {  // codes of the guess, the least squares of those codes, and again
       float sums[3][4] = {};
-      const float scale = inverse(a.scale);
+      const float scale = inverse_or_0(a.scale);
       for (int j = 0; j < n; j += 4)
         for (int l = 0; l < 4; ++l) {
           const float q = whole((x[j + l] + a.minimum) * scale, 0, float(most));
@@ -101,7 +94,7 @@ AffineParts affine_parts(const float* x, int parts, int size, int codes, int mos
       p.d = as_half(scale / (float(most) - 0.4f * float(a))), p.dmin = as_half(minimum / (float(most) - 0.4f * float(b)));
       float error = 0;
       for (int i = 0; i < parts; ++i) {
-        auto rounded = [&](float v, float unit) { return int(whole(v * inverse(unit), 0, float(most))); };
+        auto rounded = [&](float v, float unit) { return int(whole(v * inverse_or_0(unit), 0, float(most))); };
         const int s = rounded(own[i].scale, p.d), m = rounded(own[i].minimum, p.dmin);
         float part = INFINITY;
         for (int ds = -1; ds <= 1; ++ds)
@@ -120,10 +113,10 @@ AffineParts affine_parts(const float* x, int parts, int size, int codes, int mos
 
 // x = scale * code, code -n .. n - 1; a scale of either sign.
 int signed_code(float x, float scale, int n) {
-  return int(whole(x * inverse(scale), -float(n), float(n - 1)));
+  return int(whole(x * inverse_or_0(scale), -float(n), float(n - 1)));
 }
 float signed_error(const float* x, int size, float scale, int n) {
-  const float i = inverse(scale);
+  const float i = inverse_or_0(scale);
   float sum[4] = {};
   for (int j = 0; j < size; j += 4)
     for (int l = 0; l < 4; ++l) {
