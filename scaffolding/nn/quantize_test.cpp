@@ -33,7 +33,7 @@ TEST(Quantize, LayersStandInTheirPlaces) {
   EXPECT_LT(difference(m.fc(x), linear(x, dequantize_gguf(blocks, "Q4_K", {32, 256}), m.fc.bias)), 1e-4);
   const Tensor dense = dequantize_gguf(quantize_gguf(kernel.view({1, 4608}), "Q4_K"), "Q4_K", {16, 32, 3, 3});
   EXPECT_LT(difference(m.conv(image), m.conv.convolve(image, dense, m.conv.bias)), 1e-4);
-  const Tensor rows = m.table(to_dtype(arange(10), kInt64));
+  const Tensor rows = m.table(to_dtype(arange(0, 10, 1), kInt64));
   EXPECT_EQ(rows.shape(), Shape({10, 64}));
   bool found = false;
   for (auto& [name, t] : state_dict(m))
@@ -41,7 +41,7 @@ TEST(Quantize, LayersStandInTheirPlaces) {
   EXPECT_TRUE(found);
   to(m, {.dtype = kBFloat16});
   EXPECT_EQ(m.fc(to_dtype(x, kBFloat16)).dtype(), kBFloat16);
-  EXPECT_EQ(m.table(to_dtype(arange(10), kInt64)).dtype(), kBFloat16);
+  EXPECT_EQ(m.table(to_dtype(arange(0, 10, 1), kInt64)).dtype(), kBFloat16);
   SF_EXPECT_ERROR(ValueError, "has no layer to replace", quantize_(m, "q4_K", {.rules = {{"*", ""}}}));
 }
 

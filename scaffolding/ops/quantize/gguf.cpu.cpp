@@ -135,9 +135,13 @@ template <class P> static void multiply_few_rows(const P& p, const float* a, int
     for (int64_t i = 0; i < p.m * kDotCols * kLanes; ++i) sums[i] = 0;
     for (int64_t k = 0; k < p.k; k += kDecoded) {
       const int64_t count = min64(kDecoded, p.k - k);
-      for (int j = 0; j < kDotCols; ++j)  // past the last column the last one again: its sums are not used
-        p.f.decode(p.b + (c + min64(j, cols - 1)) * p.row_bytes + k / p.f.block * p.f.bytes, count / p.f.block,
-                  numbers + j * kDecoded);
+      for (int j = 0; j < kDotCols; ++j) {  // past the last column the last one again: its sums are not used
+        const uint8_t* from = p.b + (c + min64(j, cols - 1)) * p.row_bytes + k / p.f.block * p.f.bytes;
+        // A row is about a page, too short for the processor's prefetcher: the same part of the next four rows.
+        for (int64_t b = 0; b < count / p.f.block * p.f.bytes; b += 64)
+          __builtin_prefetch(from + kDotCols * p.row_bytes + b, 0, 2);
+        p.f.decode(from, count / p.f.block, numbers + j * kDecoded);
+      }
       int64_t i = 0;
       for (; i + kDotRows <= p.m; i += kDotRows)
         add_dots<kDotRows>(a + i * p.k + k, p.k, numbers, count, sums + i * kDotCols * kLanes);
