@@ -155,12 +155,16 @@ static std::unique_ptr<Model> make_empty(const std::string& class_name, const io
   return make_model(class_name, config);
 }
 
-static void fill(Model& model, const io::Checkpoint& file, const LoadModelOptions& options) {
+static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions options) {
   std::map<std::string, Tensor> state;
   auto ring = io::UploadRing::of(options.device);
+  // Blocks have no dtype of their own, and what is beside them may be of any: one for all.
+  const auto* stored = dynamic_cast<const io::StoresBlocks*>(&file);
+  auto names = stored && !options.dtype ? file.names() : std::vector<std::string>();
+  if (std::any_of(names.begin(), names.end(), [&](auto& name) { return bool(stored->blocks(name)); }))
+    options.dtype = kFloat32;
   const auto* kept = options.dtype == kFloat16 ? dynamic_cast<const KeptFloat32*>(&model) : nullptr;
   std::map<std::string, nn::Module*> layers;
-  const auto* stored = dynamic_cast<const io::StoresBlocks*>(&file);
   if (options.keep_blocks && stored)
     for (auto& m : nn::named_modules(model))
       // Other tables are read past calls of them.

@@ -66,7 +66,7 @@ const std::vector<QuantizeRule>& wide_by_default() {
   static const std::vector<QuantizeRule> rules = [] {
     std::vector<QuantizeRule> out;
     for (const char* pattern :
-         {"*time_emb*", "*time_proj*", "*timestep_embedder*", "*add_embedding*", "*class_embedding*", "*label_emb*",
+         {"*time_embedding*", "*time_embed.*", "*time_proj*", "*timestep_embedder*", "*add_embedding*", "*class_embedding*", "*label_emb*",
           "*conv_in", "*conv_out", "*conv_in.weight", "*conv_out.weight", "*input_blocks.0.0*",
           "*diffusion_model.out.*", "*patch_embed*", "*pos_embed*", "*position_embedding*", "*token_embedding*",
           "*caption_projection*", "*adaln_single*", "*norm*.linear*", "*norm_out*", "proj_out*", "transformer.proj_out*",
@@ -90,7 +90,7 @@ std::vector<QuantizedLayer> quantize_(Module& model, const std::string& format, 
   const bool nf4 = format == "nf4", float8 = format == "float8_e4m3fn" || format == "float8_e5m2";
   if (!nf4 && !float8) gguf_blocks("quantize_", format);
   for (auto& rule : options.rules)
-    if (!rule.format.empty()) gguf_blocks("quantize_: a rule", rule.format);
+    if (!rule.format.empty() && rule.format != format) gguf_blocks("quantize_: a rule", rule.format);
   autograd::NoGrad off;
   std::map<const void*, int> users;
   for (auto& p : named_parameters(model, "", true, false)) ++users[p.tensor.impl()];

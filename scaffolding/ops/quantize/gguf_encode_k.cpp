@@ -106,7 +106,8 @@ AffineParts affine_parts(const float* x, int parts, int size, int codes, int mos
           }
         error += part;
       }
-      if (error < least) least = error, best = p;
+      // The first as it is: a scale that is none in float16 is told by it.
+      if ((a == 0 && b == 0) || error < least) least = error, best = p;
     }
   return best;
 }

@@ -4,6 +4,7 @@ them: products, layers, models, files.
 
 import gzip
 import math
+import subprocess
 
 import folders
 import pytest
@@ -113,7 +114,7 @@ def test_a_model_in_blocks_keeps_what_must_be_wide_and_comes_back(tmp_path):
     # 32 numbers fit no blocks of 256
     assert kinds["down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q"].format in ("Q4_0", "IQ4_NL")
     assert kinds["down_blocks.1.resnets.0.conv2"].format == "Q4_K"
-    assert not any("time_emb" in name or name in ("conv_in", "conv_out") for name in kinds)
+    assert not any("time_embedding" in name or name in ("conv_in", "conv_out") for name in kinds)
     assert "mid_block.resnets.0.conv1" not in kinds and "mid_block.resnets.0.conv2" in kinds
     error = ((got - want).norm() / want.norm()).item()
     assert 0 < error < 0.2, error
@@ -140,3 +141,23 @@ def test_a_model_in_blocks_keeps_what_must_be_wide_and_comes_back(tmp_path):
 def test_what_cannot_be_is_refused(kind, call):
     with pytest.raises(ValueError, match=kind):
         call()
+
+
+def test_files_stay_in_blocks_where_that_is_asked_for(tmp_path, build_dir):
+    from scaffolding.diffusion import GGUFQuantizationConfig, StableDiffusionPipeline
+
+    path = str(tmp_path / "small.gguf")
+    subprocess.run(
+        [build_dir / "scaffolding", "convert", folders.ROOT / "models/emoji-128", path, "--type", "q8_0"], check=True
+    )
+    config = GGUFQuantizationConfig(compute_dtype=sf.float32)
+    kept = StableDiffusionPipeline.from_single_file(path, quantization_config=config)
+    wide = StableDiffusionPipeline.from_single_file(path)
+    layer = kept.unet.mid_block.attentions[0].transformer_blocks[0].attn1.to_q
+    assert type(layer).__name__ == "LinearGGUF" and layer.format == "Q8_0" and layer.weight.dtype == sf.uint8
+    assert kept.unet.dtype == wide.unet.dtype == sf.float32
+    assert not any(type(m).__name__.endswith("GGUF") for m in wide.unet.modules())
+    one, other = (p("red apple", num_inference_steps=2, seed=3, output_type="pt").images for p in (kept, wide))
+    assert (one - other).abs().max().item() < 1e-3
+    with pytest.raises(NotImplementedError, match="must be a GGUFQuantizationConfig"):
+        StableDiffusionPipeline.from_single_file(path, quantization_config={"load_in_4bit": True})
