@@ -32,7 +32,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   Device device(s.device);
   if (fs::is_regular_file(s.model, error)) {
     SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
-    loaded = diffusion::load_single_file_pipeline(s.model, {.dtype = dtype});
+    loaded = diffusion::load_single_file_pipeline(s.model, {.dtype = dtype, .keep_blocks = true});
   } else {
     bool path =
         s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;

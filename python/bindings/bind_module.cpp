@@ -10,6 +10,7 @@
 #include "python/bindings/distributed/bind_distributed.h"
 #include "python/bindings/io/bind_hub.h"
 #include "python/bindings/nn/bind_streaming.h"
+#include "python/bindings/nn/bind_quantize.h"
 #include "python/bindings/ops/bind_fuse.h"
 #include "python/bindings/tokenizers/bind_tokenizers.h"
 
@@ -37,6 +38,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_nn(m);
   sf::py::bind_init(m);
   sf::py::bind_clip_grad(m);
+  sf::py::bind_quantize(m);
   sf::py::bind_streaming(m);
   sf::py::bind_optim(m);
   sf::py::bind_schedule(m);

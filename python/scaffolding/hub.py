@@ -14,6 +14,7 @@ import sys
 import time
 
 from . import _core
+from ._missing import help_modules
 
 __all__ = [
     "hf_hub_download",
@@ -204,3 +205,6 @@ def model_file(
     options = _options(revision, cache_dir, token, local_files_only, force_download, endpoint)
     with _Bar(link.rsplit("/", 1)[-1]) as bar:
         return _hub.model_file(link, options, bar)
+
+
+help_modules()  # this one is imported after the others

@@ -8,6 +8,7 @@ import functools
 import math
 
 from . import _core, _elementwise
+from ._missing import help_modules
 from .autograd.function import Function
 from .nn import functional
 
@@ -332,3 +333,5 @@ for _name, _doc in {
 }.items():
     globals()[_name].__doc__ = _doc
     globals()[_name].__name__ = globals()[_name].__qualname__ = _name
+
+help_modules()  # this one is imported after the others

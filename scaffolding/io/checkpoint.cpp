@@ -12,6 +12,7 @@
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
+#include "scaffolding/io/stored_blocks.h"
 
 namespace sf::io {
 
@@ -45,7 +46,7 @@ class SafetensorsCheckpoint final : public Checkpoint {
   SafetensorsFile file_;
 };
 
-class GgufCheckpoint final : public Checkpoint {
+class GgufCheckpoint final : public Checkpoint, public StoresBlocks {
  public:
   explicit GgufCheckpoint(const Bytes& file, uint64_t most_header = UINT64_MAX) : file_(file, most_header) {}
   const char* kind() const override { return "gguf"; }
@@ -59,6 +60,19 @@ class GgufCheckpoint final : public Checkpoint {
     return {name, std::string(file_.entry(name).format->name), file_.entry(name).shape};
   }
   Tensor get(const std::string& name) const override { return file_.get(name); }
+  std::optional<StoredBlocks> blocks(const std::string& name) const override {
+    auto& e = file_.entry(name);
+    if (!e.format->blocks) return {};
+    return StoredBlocks{file_.stored(name), std::string(e.format->name)};
+  }
+  std::map<std::string, std::string> metadata() const override {  // texts
+    const Object all = file_.metadata();
+    std::map<std::string, std::string> out;
+    for (size_t i = 0; i + 1 < all.items().size(); i += 2)
+      if (all.items()[i + 1].is(Object::String))
+        out.emplace(all.items()[i].text(), all.items()[i + 1].text());
+    return out;
+  }
 
  private:
   GgufFile file_;

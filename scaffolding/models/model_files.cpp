@@ -9,8 +9,10 @@
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/io/replacing_folder.h"
+#include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/models/kept_float32.h"
+#include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -153,13 +155,31 @@ static std::unique_ptr<Model> make_empty(const std::string& class_name, const io
   return make_model(class_name, config);
 }
 
-static void fill(Model& model, const io::Checkpoint& file, const LoadModelOptions& options) {
+static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions options) {
   std::map<std::string, Tensor> state;
   auto ring = io::UploadRing::of(options.device);
+  // Blocks have no dtype of their own, and what is beside them may be of any: one for all.
+  const auto* stored = dynamic_cast<const io::StoresBlocks*>(&file);
+  auto names = stored && !options.dtype ? file.names() : std::vector<std::string>();
+  if (std::any_of(names.begin(), names.end(), [&](auto& name) { return bool(stored->blocks(name)); }))
+    options.dtype = kFloat32;
   const auto* kept = options.dtype == kFloat16 ? dynamic_cast<const KeptFloat32*>(&model) : nullptr;
+  std::map<std::string, nn::Module*> layers;
+  if (options.keep_blocks && stored)
+    for (auto& m : nn::named_modules(model))
+      // Other tables are read past calls of them.
+      if (std::string_view(m.module->type()) != "Embedding" || m.name.ends_with("token_embedding"))
+        layers.emplace(m.name + ".weight", m.module);
   for (auto& name : file.names()) {
     std::string key = model.current_key(name);
     if (key.empty()) continue;
+    if (auto layer = layers.find(key); layer != layers.end())
+      if (auto blocks = stored->blocks(name))
+        if (auto* made = nn::put_gguf(*layer->second, blocks->format, blocks->bytes,
+                                      options.dtype.value_or(kFloat32))) {
+          state.emplace(std::move(key), to_device(nn::named_buffers(*made).at(0).tensor, options.device));
+          continue;
+        }
     const std::optional<DType> dtype = kept && kept->kept_float32(key) ? kFloat32 : options.dtype;
     Tensor t = file.get(name);
     if (ring) t = ring->upload(t, dtype);

@@ -296,6 +296,11 @@ def gguf_files():
     bad("gguf_overflow.gguf", gguf(tensors=[("a", (2**32, 2**32), 0, 0)], data=b"\0" * 32), "more bytes than fit")
     bad("gguf_size_huge.gguf", gguf(tensors=[("a", (2**63,), 0, 0)], data=b"\0" * 32), "over 2^63")
     bad("gguf_overlap.gguf", gguf(tensors=[one, ("b", (4,), 0, 0)], data=b"\0" * 32), "overlap")
+    for name, sizes in (("count", (2, 3)), ("sign", (-2, -2)), ("overflow", (2**31 - 1,) * 3)):
+        before = ("comfy.gguf.orig_shape.a", 9, struct.pack(f"<IQ{len(sizes)}i", 5, len(sizes), *sizes))
+        bad(f"gguf_shape_before_{name}.gguf", gguf([before], [one], b"\0" * 32), "cannot have had the shape")
+    many = ("comfy.gguf.orig_shape.a", 9, struct.pack("<IQ13i", 5, 13, *(1,) * 13))
+    bad("gguf_shape_before_dims.gguf", gguf([many], [one], b"\0" * 32), "cannot have had the shape")
     bad("gguf_name_twice.gguf", gguf(tensors=[one, ("a", (4,), 0, 32)], data=b"\0" * 64), "two tensors called")
 
 
@@ -448,11 +453,14 @@ def corpus():
         ("n", 10, b"\xff" * 8),
     ]
     add("gguf", "small.gguf", gguf(values, [("a", (2, 2), 0, 0), ("b", (32, 1), 8, 32)], b"\0" * 32 + q8))
-    for kind, size in ((2, 18), (3, 20), (6, 22), (7, 24), (10, 84), (11, 110), (12, 144), (13, 176), (14, 210)):
+    before = ("comfy.gguf.orig_shape.a", 9, struct.pack("<IQ4i", 5, 4, 2, 16, 1, 1))
+    add("gguf", "reshaped.gguf", gguf([before], [("a", (32, 1), 8, 0)], q8))
+    sizes = (2, 18), (3, 20), (6, 22), (7, 24), (10, 84), (11, 110), (12, 144), (13, 176), (14, 210), (20, 18)
+    for kind, size in sizes:
         add(
             "gguf",
             f"type{kind}.gguf",
-            gguf([], [("a", (32 if kind < 10 else 256,), kind, 0)], bytes(i * 37 % 251 for i in range(size))),
+            gguf([], [("a", (32 if kind < 10 or kind == 20 else 256,), kind, 0)], bytes(i * 37 % 251 for i in range(size))),
         )
     header = json.dumps(
         {

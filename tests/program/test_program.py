@@ -240,6 +240,30 @@ def test_convert(program, model, tmp_path):
     assert not (tmp_path / "b.safetensors").exists()
 
 
+def test_convert_to_gguf(program, model, tmp_path):
+    one, offline = tmp_path / "one.gguf", os.environ | {"HF_HUB_OFFLINE": "1"}
+    done = program("convert", model, one, "--type", "q8_0", "--rule", "*attn2.to_k*=q4_0")
+    assert done.returncode == 0 and done.stdout.strip() == str(one) and "weights of" in done.stderr, done.stderr
+    file = sf.io.GGUFFile(str(one))
+    types = {name: file.get_dtype(name) for name in file.keys()}
+    assert {"Q8_0", "Q4_0"} <= set(types.values())
+    assert all(t not in ("Q8_0", "Q4_0") for name, t in types.items() if "conv_in" in name or name.startswith("vae."))
+
+    def picture(of, name):
+        drawn = program(
+            "txt2img", "red square", "-m", of, "--steps", 2, "--seed", 3, "-o", tmp_path / name, "-q", env=offline
+        )
+        assert drawn.returncode == 0, drawn.stderr
+        return sf.io.read_image(str(tmp_path / name)).float()
+
+    assert (picture(model, "folder.png") - picture(one, "one.png")).abs().mean().item() < 8  # of 255
+    refused(program("convert", model, one, "--type", "q8_0"), "is there already; --force replaces it")
+    refused(program("convert", model, tmp_path / "a.gguf", "--type", "q9"), "--type: format must be one of")
+    refused(program("convert", model, tmp_path / "a.gguf", "--type", "q8_0", "--rule", "x"), "must be PATTERN=TYPE")
+    refused(program("convert", model, tmp_path / "a.safetensors", "--type", "q8_0"), "are for files that end in .gguf")
+    assert not (tmp_path / "a.gguf").exists()
+
+
 def test_any_model_is_one_file(program, model, tmp_path):
     one, offline = tmp_path / "one.safetensors", os.environ | {"HF_HUB_OFFLINE": "1"}
     done = program("convert", model, one)

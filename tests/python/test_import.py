@@ -20,6 +20,20 @@ def test_nothing_slow_is_imported():  # the time itself is a row of benchmarks/o
     assert "scaffolding" in loaded and not slow & set(loaded)
 
 
+LATER = "data diffusion distributed hub io models profiler safetensors special tokenizers train".split()
+
+
+@pytest.mark.parametrize("package", LATER)
+def test_packages_are_imported_when_they_are_asked_for(package):
+    run(
+        f"import sys, scaffolding as sf; assert 'scaffolding.{package}' not in sys.modules or {package!r} in "
+        f"('distributed', 'io'); assert '{package}' in dir(sf) and sf.{package} is sys.modules['scaffolding.{package}']"
+    )
+    missed = "try: it.StableDifusionPipeline\nexcept AttributeError as e: print(e)"
+    told = run(f"import scaffolding.{package} as it\n{missed}")
+    assert told.startswith(f"module 'scaffolding.{package}' has no attribute 'StableDifusionPipeline'; did you mean")
+
+
 def test_threads_wait_shortly_unless_the_user_says_otherwise():
     def spins(**extra):
         code = "import os, scaffolding; print(os.environ.get('GOMP_SPINCOUNT'))"

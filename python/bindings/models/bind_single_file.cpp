@@ -57,8 +57,9 @@ void bind_single_file(nb::module_& m) {
       .def(
           "load",
           [](const SingleFile& f, nb::handle self, const std::string& part, nb::handle dtype, nb::handle device,
-             nb::dict overrides) {
+             nb::dict overrides, bool keep_blocks) {
             LoadModelOptions options;
+            options.keep_blocks = keep_blocks;
             if (!dtype.is_none() && !to_dtype(dtype.ptr(), options.dtype.emplace()))
               wrong_argument("from_single_file", "torch_dtype", "a dtype", dtype.ptr());
             if (!device.is_none() && !to_device(device.ptr(), options.device))
@@ -66,7 +67,8 @@ void bind_single_file(nb::module_& m) {
             options.overrides = from_python(overrides);
             adopt(reinterpret_cast<PyModule*>(self.ptr()), f.load(part, options), true);
           },
-          nb::arg("self"), nb::arg("part"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("overrides"));
+          nb::arg("self"), nb::arg("part"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("overrides"),
+          nb::arg("keep_blocks") = false);
   m.def("_single_file_kinds", [] {
     nb::dict out;
     for (auto& k : single_file_kinds()) {

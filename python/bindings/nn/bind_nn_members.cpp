@@ -44,7 +44,7 @@ PyObject* find_member(PyModule* self, PyObject* name) {
       case NativeMember::None: return nullptr;
       case NativeMember::Module:
         if (PyObject* v = lookup(self->replaced, name)) return Py_NewRef(v);
-        return m.module ? wrap_module(*m.module, self) : Py_NewRef(Py_None);
+        return m.module ? wrap_module(*m.module->present(), self) : Py_NewRef(Py_None);
       case NativeMember::Parameter:
         if (*m.tensor) m.tensor->impl()->is_parameter = true;
         [[fallthrough]];

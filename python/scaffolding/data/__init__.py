@@ -2,6 +2,7 @@
 The DataLoader is scaffolding.utils.data.DataLoader.
 """
 
+from .._missing import help_modules
 from .._core import _data
 from ..utils.data import DataLoader
 from .image import (
@@ -22,3 +23,5 @@ from .video import VideoReader, VideoWriter, can_write_video, read_video, save_v
 AspectBuckets = _data.AspectBuckets
 BrokenSample = _data.BrokenSample
 Transform = _data.Transform
+
+help_modules()  # this one is imported after the others

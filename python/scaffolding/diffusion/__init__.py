@@ -1,5 +1,6 @@
 """Diffusion models: schedulers, guidance and their helpers, under diffusers' names."""
 
+from .._missing import help_modules
 from . import schedulers
 from .configuration import ConfigMixin, FrozenDict, register_to_config
 from .guidance import classifier_free_guidance, get_beta_schedule, randn_tensor, rescale_noise_cfg, slerp
@@ -12,3 +13,5 @@ from .training_utils import EMAModel
 from ..models import *  # noqa: F403
 from . import pipelines
 from .pipelines import *  # noqa: F403
+
+help_modules()  # this one is imported after the others

@@ -6,25 +6,7 @@ import sys
 import warnings
 
 from .._core import _diffusion
-
-
-class FrozenDict(dict):
-    """A config: a dict whose entries are attributes too and cannot be changed."""
-
-    def __getattr__(self, name):
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"config: has no '{name}'") from None
-
-    def _refuse(self, *args, **kwargs):
-        raise TypeError("config: cannot be changed; make a new object by from_config(config, name=value)")
-
-    __setitem__ = __delitem__ = __setattr__ = __delattr__ = _refuse
-    pop = popitem = update = setdefault = clear = __ior__ = _refuse
-
-    def __reduce__(self):
-        return FrozenDict, (dict(self),)
+from ..models.frozen_dict import FrozenDict
 
 
 def _init_keys(cls):

@@ -6,10 +6,12 @@ Every module of this package is looked into for its classes; a new one needs no 
 import os
 from importlib import import_module
 
+from .._missing import help_modules
 from .adapters import get_peft_model_state_dict, peft_config_of
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .embeddings import get_3d_rotary_pos_embed, get_3d_sincos_pos_embed, get_timestep_embedding, timestep_embedding
 from .modeling import MODEL_CLASSES, ModelMixin
+from .quantization_config import GGUFQuantizationConfig
 from .upscaling import load_upscaler, upscale
 
 for _file in sorted(os.listdir(__path__[0])):
@@ -20,6 +22,7 @@ globals().update(MODEL_CLASSES)
 __all__ = [
     *sorted(MODEL_CLASSES),
     "DiagonalGaussianDistribution",
+    "GGUFQuantizationConfig",
     "ModelMixin",
     "get_3d_rotary_pos_embed",
     "get_3d_sincos_pos_embed",
@@ -30,3 +33,5 @@ __all__ = [
     "timestep_embedding",
     "upscale",
 ]
+
+help_modules()  # this one is imported after the others

@@ -6,11 +6,12 @@ import warnings
 
 from .. import _core, cuda, hub
 from .._core import _models
-from ..diffusion.configuration import FrozenDict
 from ..nn import Module, quantize_
 from . import quantized_files
 from .adapters import PeftAdapterMixin
+from .frozen_dict import FrozenDict
 from .offloading import OffloadingMixin
+from .quantization_config import blocks_kept
 
 # Of transformer blocks: what a norm or a GEGLU comes before.
 _FLOAT8_LAYERS = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn2.to_q", "ff.net.0.proj", "ff.net.2")
@@ -269,6 +270,7 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         torch_dtype=None,
         extract_ema=False,
         *,
+        quantization_config=None,
         device=None,
         device_map=None,
         revision=None,
@@ -286,8 +288,9 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         cache_dir, force_download, token and local_files_only are for that. config: a dict, or a folder with
         config.json, for a model of another size than its kind has, or, of one that a file has alone, than the class's
         defaults or the tensors' shapes say. torch_dtype: floating tensors in this dtype; without one they are mapped,
-        not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. Other keywords
-        replace fields of the config.
+        not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. quantization_config:
+        GGUFQuantizationConfig for a .gguf file's weights to stay in blocks; without it they become torch_dtype, or
+        float32. Other keywords replace fields of the config.
         ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape;
         NotImplementedError for other families of models."""
         places = {
@@ -310,13 +313,21 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         }
         path = hub.model_file(pretrained_model_link_or_path_or_dict, **place)
         device = device_argument(f"{cls.__name__}.from_single_file", device, device_map)
+        keep_blocks, torch_dtype = blocks_kept(
+            f"{cls.__name__}.from_single_file", quantization_config, torch_dtype
+        )
         model = cls.__new__(cls)
         if not places:
+            if keep_blocks:
+                raise NotImplementedError(
+                    f"{cls.__name__}.from_single_file: quantization_config is for checkpoints with the parts of a "
+                    "pipeline; load without it, then nn.quantize_"
+                )
             _models.load_alone(model, cls._class_name, path, {**(config or {}), **kwargs}, torch_dtype, device)
             return model
         configs = {} if config is None else {place: {**config, **kwargs} for place in places}
         file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
-        file.load(model, next(place for place in places if place in file.parts()), torch_dtype, device, kwargs)
+        file.load(model, next(place for place in places if place in file.parts()), torch_dtype, device, kwargs, keep_blocks)
         return model
 
     def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size="10GB"):

@@ -1,7 +1,7 @@
 """Folders of models whose linear layers are quantised. NF4 has the names and the metadata that bitsandbytes gives a
 Linear4bit and diffusers and transformers save: X.weight, X.weight.absmax, .quant_map, .nested_absmax, .nested_quant_map
-and a JSON text as bytes, .quant_state.bitsandbytes__nf4. Of float8, for which there is no such custom,
-the layer's own: X.weight and X.scale.
+and a JSON text as bytes, .quant_state.bitsandbytes__nf4. Of float8 and of GGUF's formats,
+for which there is no such custom, the layer's own: X.weight and X.scale; X.weight in blocks.
 
 What a file says of a layer is checked against the model before it is used: sizes, block sizes, tables, dtypes.
 """
@@ -12,7 +12,7 @@ import os
 
 from .. import _core
 from .._core import _models
-from ..nn.quantize import replace_layer
+from ..nn.quantize import gguf_layer, replace_layer
 
 BLOCK, NESTED_BLOCK = 64, 256
 STATE = ".weight.quant_state.bitsandbytes__nf4"
@@ -32,7 +32,7 @@ def tables():
 
 def layers_of(model):
     """The quantised layers by name."""
-    kinds = _core._layer_LinearNF4, _core._layer_LinearFP8
+    kinds = _core._layer_LinearNF4, _core._layer_LinearFP8, _core._layer_LinearGGUF, _core._layer_Conv2dGGUF
     return {name: m for name, m in model.named_modules() if name and isinstance(m, kinds)}
 
 
@@ -46,7 +46,7 @@ def save(model, folder, variant, safe_serialization, max_shard_size):
     of_nf4 = {name for name, m in layers.items() if isinstance(m, _core._layer_LinearNF4)}
     if of_nf4 and len(of_nf4) < len(layers):
         raise ValueError(
-            f"save_pretrained: layers in NF4 and in float8 have no common file format, got {len(of_nf4)} of "
+            f"save_pretrained: layers in NF4 and others have no common file format, got {len(of_nf4)} of "
             f"{len(layers)} layers in NF4"
         )
     state = dict(model.state_dict())
@@ -97,10 +97,10 @@ def _nf4_config(model, layers):
 
 
 def _float8_config(layers):
-    return {
-        "quant_method": "scaffolding",
-        "layers": {name: {"dynamic": bool(m.dynamic)} for name, m in sorted(layers.items())},
-    }
+    def facts(layer):
+        return {"dynamic": bool(layer.dynamic)} if isinstance(layer, _core._layer_LinearFP8) else {"format": layer.format}
+
+    return {"quant_method": "scaffolding", "layers": {name: facts(m) for name, m in sorted(layers.items())}}
 
 
 # ---- reading
@@ -120,7 +120,9 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
     for name in file.keys():
         if key := _models.current_key(model, name):
             entries[key] = name
-    layers = {name: m for name, m in model.named_modules() if type(m) is _core._layer_Linear}
+    layers = {
+        name: m for name, m in model.named_modules() if type(m) in (_core._layer_Linear, _core._layer_Conv2d)
+    }
     state = {}
     if dynamic is None:
         for key in [key for key in entries if key.endswith(STATE)]:
@@ -128,7 +130,8 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
             state |= _nf4_layer(model, layers, name, lambda part, name=name: _tensor(file, entries, path, name + part))
     else:
         for name in dynamic:
-            state |= _float8_layer(
+            read = _float8_layer if isinstance(dynamic[name], bool) else _gguf_layer
+            state |= read(
                 model, layers, name, dynamic[name], lambda part, name=name: _tensor(file, entries, path, name + part)
             )
     used = {".weight.absmax", ".weight.quant_map", ".weight.nested_absmax", ".weight.nested_quant_map", STATE}
@@ -156,7 +159,8 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
 
 
 def _float8_layers(how, where):
-    """{layer: whether it quantises its input} of a config that says float8; None for one of NF4.
+    """{layer: whether it quantises its input} of a config that says float8, {layer: its format} of GGUF's formats; None
+    for one of NF4.
     NotImplementedError for others.
     """
     method = how.get("quant_method") if isinstance(how, dict) else None
@@ -177,10 +181,14 @@ def _float8_layers(how, where):
         )
     layers = how.get("layers")
     if not isinstance(layers, dict) or not all(
-        isinstance(v, dict) and isinstance(v.get("dynamic"), bool) for v in layers.values()
+        isinstance(v, dict) and (isinstance(v.get("dynamic"), bool) or v.get("format") in _core._gguf_blocks())
+        for v in layers.values()
     ):
-        raise ValueError(f'from_pretrained: {where}: quantization_config.layers must be {{name: {{"dynamic": bool}}}}')
-    return {name: v["dynamic"] for name, v in layers.items()}
+        raise ValueError(
+            f'from_pretrained: {where}: quantization_config.layers must be {{name: {{"dynamic": bool}}}} or '
+            f'{{name: {{"format": {" or ".join(_core._gguf_blocks())}}}}}'
+        )
+    return {name: v["format"] if "format" in v else v["dynamic"] for name, v in layers.items()}
 
 
 def _tensor(file, entries, path, key):
@@ -286,6 +294,17 @@ def _float8_layer(model, layers, name, dynamic, part):
     made = _core._layer_LinearFP8(inside, out, linear.bias is not None, per_row, dynamic, weight.dtype, device="meta")
     replace_layer(model, name, _with_bias(linear, made))
     return {f"{name}.weight": weight, f"{name}.scale": scale}
+
+
+def _gguf_layer(model, layers, name, format, part):
+    layer = _layer(layers, name)
+    row = layer.in_features if type(layer) is _core._layer_Linear else layer.weight.numel()
+    if _core._fitting_gguf_blocks(format, row) != format:
+        raise ValueError(f"from_pretrained: {name}: rows of {row} numbers are no whole blocks of {format}")
+    made = gguf_layer(layer, format, device="meta")
+    shape = list(made.weight.shape)
+    replace_layer(model, name, made)
+    return {f"{name}.weight": _checked(f"{name}.weight", part(".weight"), [_core.uint8], shape)}
 
 
 def _with_bias(linear, quantized):

@@ -8,8 +8,11 @@ Texts that are not Unicode are a UnicodeEncodeError, wrong files a ValueError th
 missing ones FileNotFoundError.
 """
 
+from .._missing import help_modules
 from .t5 import T5Tokenizer, train_words
 from .text_tokenizer import TextTokenizer
 from .tokenizer import BatchEncoding, CLIPTokenizer, Tokenizer, train_bpe
 
 __all__ = ["BatchEncoding", "CLIPTokenizer", "T5Tokenizer", "TextTokenizer", "Tokenizer", "train_bpe", "train_words"]
+
+help_modules()  # this one is imported after the others

@@ -10,6 +10,7 @@
 #include "scaffolding/diffusion/pipelines/registry.h"
 #include "scaffolding/models/parts/lora.h"
 #include "scaffolding/nn/quantized.h"
+#include "scaffolding/nn/quantized_gguf.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 
@@ -25,6 +26,9 @@ void leave_memory(std::initializer_list<Tensor*> tensors) {
 }
 void leave_memory(nn::LinearNF4& l) { leave_memory({&l.weight, &l.absmax, &l.nested_absmax, &l.offset, &l.bias}); }
 void leave_memory(nn::LinearFP8& l) { leave_memory({&l.weight, &l.scale, &l.bias}); }
+void leave_memory(nn::LinearGGUF& l) { leave_memory({&l.weight, &l.bias}); }
+void leave_memory(nn::Conv2dGGUF& l) { leave_memory({&l.blocks, &l.bias}); }
+void leave_memory(nn::EmbeddingGGUF& l) { leave_memory({&l.weight, &l.like}); }
 
 // A quantised layer as it is in `real`, without memory, in the place of its namesake.
 template <class Layer> void quantise(nn::Module& layer, nn::Module& real) {
@@ -45,6 +49,9 @@ void take_layers_over(models::Model& made, models::Model& real) {
     if (at == layers.end()) continue;
     quantise<nn::LinearNF4>(*at->second, *m.module);
     quantise<nn::LinearFP8>(*at->second, *m.module);
+    quantise<nn::LinearGGUF>(*at->second, *m.module);
+    quantise<nn::Conv2dGGUF>(*at->second, *m.module);
+    quantise<nn::EmbeddingGGUF>(*at->second, *m.module);
     auto lora = std::dynamic_pointer_cast<const models::LoraPath>(m.module->adapter());
     if (!lora) continue;
     nn::Module& present = *at->second->present();

@@ -9,6 +9,7 @@
 #include "scaffolding/io/file.h"
 #include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/streaming/stream_groups.h"
+#include "scaffolding/nn/quantized_gguf.h"
 
 namespace sf::diffusion {
 
@@ -42,8 +43,10 @@ std::string format_of(nn::Module& model) {
   std::map<std::string, int64_t> bytes;
   for (auto& m : nn::named_modules(model)) {
     const std::string_view type = m.module->type();
-    const char* quantised = type == "LinearNF4" ? "nf4" : type == "LinearFP8" ? "float8" : nullptr;
-    if (quantised)
+    std::string quantised = type == "LinearNF4" ? "nf4" : type == "LinearFP8" ? "float8" : "";
+    if (auto* linear = dynamic_cast<nn::LinearGGUF*>(m.module)) quantised = linear->format;
+    if (auto* conv = dynamic_cast<nn::Conv2dGGUF*>(m.module)) quantised = conv->format;
+    if (!quantised.empty())
       for (auto& b : nn::named_buffers(*m.module)) bytes[quantised] += int64_t(b.tensor.nbytes());
   }
   for (auto& p : nn::named_parameters(model)) bytes[std::string(name(p.tensor.dtype()))] += int64_t(p.tensor.nbytes());

@@ -363,7 +363,7 @@ LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const 
   SingleFilePlanOptions options{.config = o.config,
                                 .file = {.prediction_type = o.prediction_type, .extract_ema = o.extract_ema}};
   return carried_out(plan_single_file(io::resolve_model_file(path_or_link, o.hub), options),
-                     {.dtype = o.dtype, .device = o.device});
+                     {.dtype = o.dtype, .device = o.device, .keep_blocks = o.keep_blocks});
 }
 
 void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const models::SaveModelOptions& options) {

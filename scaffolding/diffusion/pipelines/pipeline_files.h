@@ -94,7 +94,8 @@ struct LoadSingleFileOptions {
   std::string config;           // as in SingleFilePlanOptions
   std::string prediction_type;  // "epsilon", "v_prediction"; "": as the kind has it
   bool extract_ema = false;
-  io::HubOptions hub;  // where the file is an address
+  io::HubOptions hub;        // where the file is an address
+  bool keep_blocks = false;  // as in models::LoadModelOptions
 };
 // From one checkpoint file, or its address on the hub.
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& options = {});

@@ -6,35 +6,13 @@
 
 #include "scaffolding/io/byte_reader.h"
 #include "scaffolding/io/tensor_bytes.h"
+#include "scaffolding/ops/quantize/gguf.h"
 
 namespace sf::io {
 
 namespace {
 
-// ggml.h's enum ggml_type; block and bytes from ggml-common.h.
-constexpr GgufFormat kFormats[] = {
-    {"F32", 0, 1, 4, true},          {"F16", 1, 1, 2, true},          {"Q4_0", 2, 32, 18, true},
-    {"Q4_1", 3, 32, 20, true},       {"Q5_0", 6, 32, 22, true},       {"Q5_1", 7, 32, 24, true},
-    {"Q8_0", 8, 32, 34, true},       {"Q8_1", 9, 32, 36, false},      {"Q2_K", 10, 256, 84, true},
-    {"Q3_K", 11, 256, 110, true},    {"Q4_K", 12, 256, 144, true},    {"Q5_K", 13, 256, 176, true},
-    {"Q6_K", 14, 256, 210, true},    {"Q8_K", 15, 256, 292, false},   {"IQ2_XXS", 16, 256, 66, false},
-    {"IQ2_XS", 17, 256, 74, false},  {"IQ3_XXS", 18, 256, 98, false}, {"IQ1_S", 19, 256, 50, false},
-    {"IQ4_NL", 20, 32, 18, false},   {"IQ3_S", 21, 256, 110, false},  {"IQ2_S", 22, 256, 82, false},
-    {"IQ4_XS", 23, 256, 136, false}, {"I8", 24, 1, 1, true},          {"I16", 25, 1, 2, true},
-    {"I32", 26, 1, 4, true},         {"I64", 27, 1, 8, true},         {"F64", 28, 1, 8, true},
-    {"IQ1_M", 29, 256, 56, false},   {"BF16", 30, 1, 2, true},        {"TQ1_0", 34, 256, 54, false},
-    {"TQ2_0", 35, 256, 66, false},   {"MXFP4", 39, 32, 17, false},
-};
-
-bool plain_dtype(const GgufFormat& f, DType& out) {
-  constexpr std::pair<std::string_view, DType> plain[] = {{"F32", kFloat32}, {"F16", kFloat16}, {"BF16", kBFloat16},
-                                                          {"F64", kFloat64}, {"I8", kInt8},     {"I16", kInt16},
-                                                          {"I32", kInt32},   {"I64", kInt64}};
-  for (auto& [name, t] : plain)
-    if (name == f.name) return out = t, true;
-  return false;
-}
-
+constexpr std::string_view kShapeBefore = "comfy.gguf.orig_shape.";
 constexpr int kMaxArrayDepth = 4;
 constexpr int kString = 8, kArray = 9;
 constexpr uint64_t kSmallest[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // bytes of a value of each type, at least
@@ -93,13 +71,24 @@ Object value_of(ByteReader& in, uint32_t type) {
   }
 }
 
-}  // namespace
-
-const GgufFormat* find_gguf_format(uint32_t id) {
-  for (auto& f : kFormats)
-    if (f.id == id) return &f;
-  return nullptr;
+// The value of kShapeBefore at a place of the file: sizes with as many numbers as the tensor has.
+Shape shape_before(const Bytes& file, uint64_t at, const std::string& who, const Shape& now) {
+  ByteReader in(file, at);
+  const io::Object sizes = value_of(in, kArray);
+  Shape out;
+  int64_t count = 1;
+  bool fits = sizes.items().size() <= size_t(kMaxDims);
+  for (size_t i = 0; fits && i < sizes.items().size(); ++i) {
+    const io::Object& size = sizes.items()[i];
+    fits = size.is(io::Object::Int) && size.as_int() >= 0 && !__builtin_mul_overflow(count, size.as_int(), &count);
+    if (fits) out.push_back(size.as_int());
+  }
+  SF_CHECK(fits && count == numel(now), who, " of ", now, " cannot have had the shape that ", std::string(kShapeBefore),
+           "* says");
+  return out;
 }
+
+}  // namespace
 
 struct GgufFile::Content {
   Bytes file, data;
@@ -129,6 +118,7 @@ GgufFile::GgufFile(const Bytes& file, uint64_t most_header) {
   c->values_at = in.at();
   uint64_t alignment = 32;
   std::unordered_set<std::string_view> keys;
+  std::unordered_map<std::string_view, uint64_t> before;  // where the shape that a tensor had begins
   for (uint64_t i = 0; i < c->values; ++i) {
     std::string_view key = text_of(in);
     SF_CHECK(keys.insert(key).second, name, ": metadata have the key '", std::string(key), "' twice");
@@ -139,6 +129,7 @@ GgufFile::GgufFile(const Bytes& file, uint64_t most_header) {
       SF_CHECK(alignment >= 8 && alignment <= (1u << 20) && (alignment & (alignment - 1)) == 0, name,
                ": general.alignment cannot be ", alignment);
     }
+    if (type == kArray && key.starts_with(kShapeBefore)) before.emplace(key.substr(kShapeBefore.size()), in.at());
     skip_value(in, type, 0);
   }
   for (uint64_t i = 0; i < tensors; ++i) {
@@ -175,6 +166,7 @@ GgufFile::GgufFile(const Bytes& file, uint64_t most_header) {
     if (!blocks.empty()) blocks[blocks.size() - 1] = row / e.format->block;
     e.bytes = checked_bytes(who, blocks, uint64_t(8) * e.format->bytes);
     checked_bytes(who, e.shape, 64);  // what it becomes
+    if (auto at = before.find(e.name); at != before.end()) e.shape = shape_before(file, at->second, who, e.shape);
     SF_CHECK(e.offset % alignment == 0, who, " begins at byte ", e.offset, ", which is no multiple of ", alignment);
     SF_CHECK(e.offset <= c->data.size && e.bytes <= c->data.size - e.offset, who, " of ", e.bytes, " bytes at ",
              e.offset, " reaches beyond the ", c->data.size, " bytes of data");
@@ -210,15 +202,17 @@ Object GgufFile::metadata() const {
 Tensor GgufFile::get(std::string_view name, DType dtype) const {
   const GgufEntry& e = entry(name);
   Bytes bytes = content_->data.slice(e.offset, e.bytes);
-  DType plain;
-  if (plain_dtype(*e.format, plain)) return tensor_of_bytes(bytes, e.shape, plain);
-  SF_CHECK_AS(NotSupported, e.format->readable, content_->file.name, ": tensor '", e.name, "' is quantised as ",
+  if (e.format->plain) return tensor_of_bytes(bytes, e.shape, *e.format->plain);
+  SF_CHECK_AS(NotSupported, e.format->blocks, content_->file.name, ": tensor '", e.name, "' is quantised as ",
               std::string(e.format->name), ", which is not read");
   SF_CHECK_AS(TypeError, dtype == kFloat32 || dtype == kFloat16 || dtype == kBFloat16,
               "gguf: quantised tensors become float32, float16 or bfloat16, got ", dtype);
-  Tensor out = empty(e.shape, dtype);
-  dequantize_gguf(*e.format, bytes.data, int64_t(e.bytes / e.format->bytes), out);
-  return out;
+  return dequantize_gguf(stored(name), std::string(e.format->name), e.shape, dtype);
+}
+
+Tensor GgufFile::stored(std::string_view name) const {
+  const GgufEntry& e = entry(name);
+  return tensor_of_bytes(content_->data.slice(e.offset, e.bytes), {int64_t(e.bytes)}, kUInt8);
 }
 
 }  // namespace sf::io

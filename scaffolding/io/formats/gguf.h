@@ -1,4 +1,4 @@
-// GGUF files of llama.cpp and stable-diffusion.cpp (ggml/docs/gguf.md), versions 2 and 3, read only.
+// GGUF files of llama.cpp and stable-diffusion.cpp (ggml/docs/gguf.md), versions 2 and 3; written by gguf_writer.h.
 // The constructor checks all metadata and every tensor's place before anything is allocated for them.
 // const use is thread-safe.
 #pragma once
@@ -9,22 +9,16 @@
 
 #include "scaffolding/io/file.h"
 #include "scaffolding/io/object.h"
+#include "scaffolding/ops/quantize/gguf_format.h"
 
 namespace sf::io {
-
-struct GgufFormat {
-  std::string_view name;  // "Q4_K"
-  uint32_t id;
-  uint32_t block;  // elements
-  uint32_t bytes;  // of a block
-  bool readable;   // what this version converts
-};
-const GgufFormat* find_gguf_format(uint32_t id);  // null for one that is not known
 
 struct GgufEntry {
   std::string name;
   const GgufFormat* format = nullptr;
-  Shape shape;          // PyTorch's order: the file lists the fastest dimension first
+  // PyTorch's order: the file lists the fastest dimension first. Where the metadata say that the tensor was reshaped so
+  // that its rows are whole blocks (ComfyUI-GGUF's comfy.gguf.orig_shape.NAME), as it was before.
+  Shape shape;
   uint64_t offset = 0;  // in the data
   uint64_t bytes = 0;
 };
@@ -44,13 +38,12 @@ class GgufFile {
   // Plain types (F32, F16, BF16, F64, I8 to I64) are borrowed and keep theirs; quantised ones are converted to `dtype`:
   // float32, float16 or bfloat16. NotSupported for the formats that are not read (IQ*, TQ*, MXFP4).
   Tensor get(std::string_view name, DType dtype = kFloat32) const;
+  // The bytes of a tensor as they lie, uint8 [entry(name).bytes], borrowed.
+  Tensor stored(std::string_view name) const;
 
  private:
   struct Content;
   std::shared_ptr<const Content> content_;
 };
-
-// Blocks of one of the readable quantised formats as numbers: blocks * format.block of them.
-void dequantize_gguf(const GgufFormat& format, const std::byte* data, int64_t blocks, Tensor& out);
 
 }  // namespace sf::io

@@ -1,7 +1,10 @@
 #include "scaffolding/io/formats/gguf.h"
 
 #include "scaffolding/core/source_dir.h"
+#include "scaffolding/io/formats/gguf_writer.h"
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/ops/ops.h"
+#include "scaffolding/ops/quantize/gguf.h"
 
 namespace sf::io {
 namespace {
@@ -45,6 +48,30 @@ TEST(Gguf, quantised_tensors_become_the_dtype_that_is_asked_for) {
 TEST(Gguf, plain_tensors_borrow_the_file) {
   GgufFile file(kFile);
   EXPECT_EQ(file.get("F32").data_ptr(), file.get("F32").data_ptr());
+}
+
+class GgufWriter : public TestFolder {};
+
+TEST_F(GgufWriter, WhatIsWrittenIsRead) {
+  const Tensor linear = randn({6, 64}), kernel = randn({32, 4, 3, 3}), bias = randn({5});
+  auto blocks = [&](const Tensor& t, const char* format, int64_t row) {
+    return GgufTensor{quantize_gguf(t.reshape({-1, row}), format), &gguf_blocks("test", format), t.shape()};
+  };
+  save_gguf({{"linear", blocks(linear, "Q8_0", 64)},
+             {"kernel", blocks(kernel, "Q4_0", 1152)},
+             {"bias", plain_gguf("bias", bias)}},
+            path("a.gguf"), {{"note", "text"}});
+  GgufFile file(path("a.gguf"));
+  EXPECT_EQ(file.metadata().find("note")->text(), "text");
+  EXPECT_EQ(file.get("bias").to_vector(), bias.to_vector());
+  EXPECT_EQ(file.get("linear").to_vector(),
+            dequantize_gguf(quantize_gguf(linear, "Q8_0"), "Q8_0", {6, 64}).to_vector());
+  EXPECT_EQ(file.entry("kernel").shape, Shape({32, 4, 3, 3}));
+  EXPECT_EQ(file.stored("linear").numel(), 6 * 68);
+  SF_EXPECT_ERROR(ValueError, "GGUF files cannot hold", plain_gguf("x", to_dtype(bias, kFloat8E4M3)));
+  SF_EXPECT_ERROR(ValueError, "needs 408 bytes",
+                  save_gguf({{"x", {zeros({7}, kUInt8), &gguf_blocks("test", "Q8_0"), {6, 64}}}}, path("b.gguf")));
+  EXPECT_FALSE(std::filesystem::exists(path("b.gguf")));
 }
 
 }  // namespace

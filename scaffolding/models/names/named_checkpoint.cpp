@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "scaffolding/ops/quantize/gguf_format.h"
+
 namespace sf::models {
 
 namespace {
@@ -34,6 +36,23 @@ io::CheckpointEntry NamedCheckpoint::entry(const std::string& name) const {
 
 Tensor NamedCheckpoint::get(const std::string& name) const {
   return names_.read(named(name), [&](const std::string& source) { return file_->get(source); });
+}
+
+std::optional<io::StoredBlocks> NamedCheckpoint::blocks(const std::string& name) const {
+  const NamedTensor& t = named(name);
+  const auto pieces = names_.pieces(t);
+  const NameSource& source = names_.first_source(t);
+  if (pieces.size() != 1 || source.change == NameChange::Transposed || t.shape.empty()) return {};
+  auto* file = dynamic_cast<const io::StoresBlocks*>(file_.get());
+  auto all = file ? file->blocks(source.name) : std::nullopt;
+  const int64_t rows = source.ours.empty() ? 0 : source.ours[0];
+  if (!all || rows == 0 || pieces[0].rows == rows) return all;
+  // Some rows of the source: whole blocks where a row is.
+  const int64_t bytes = all->bytes.numel() / rows;
+  if (all->bytes.numel() % rows != 0 || numel(t.shape) / t.shape[0] % find_gguf_format(all->format)->block != 0)
+    return {};
+  all->bytes = all->bytes.narrow(0, pieces[0].source_row * bytes, pieces[0].rows * bytes);
+  return all;
 }
 
 void check_sources(const NameTable& names, const io::Checkpoint& file, const std::string& who) {

@@ -3,11 +3,12 @@
 #include <memory>
 
 #include "scaffolding/io/checkpoint.h"
+#include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/models/names/name_table.h"
 
 namespace sf::models {
 
-class NamedCheckpoint final : public io::Checkpoint {
+class NamedCheckpoint final : public io::Checkpoint, public io::StoresBlocks {
  public:
   // who: "model.ckpt: its unet", for errors. names: as long as this lives, with sources as the file has them.
   NamedCheckpoint(std::shared_ptr<const io::Checkpoint> file, const NameTable& names, std::string who)
@@ -17,6 +18,8 @@ class NamedCheckpoint final : public io::Checkpoint {
   bool contains(const std::string& name) const override { return names_.find(name); }
   io::CheckpointEntry entry(const std::string& name) const override;
   Tensor get(const std::string& name) const override;
+  // Of a tensor that is a source, or rows of one, with its numbers in the same order.
+  std::optional<io::StoredBlocks> blocks(const std::string& name) const override;
 
  private:
   const NamedTensor& named(const std::string& name) const;

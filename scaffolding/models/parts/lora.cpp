@@ -7,9 +7,11 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/nn/quantized.h"
+#include "scaffolding/nn/quantized_gguf.h"
 #include "scaffolding/ops/conv/conv_residual.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/ops/quantize/gguf.h"
 
 namespace sf::models {
 
@@ -35,6 +37,7 @@ Shape weight_shape(const nn::Module& layer) {
   if (auto* linear = dynamic_cast<const nn::Linear*>(&layer)) return linear->weight.shape();
   if (auto* nf4 = dynamic_cast<const nn::LinearNF4*>(&layer)) return {nf4->out_features, nf4->in_features};
   if (auto* fp8 = dynamic_cast<const nn::LinearFP8*>(&layer)) return {fp8->out_features, fp8->in_features};
+  if (auto* gguf = dynamic_cast<const nn::LinearGGUF*>(&layer)) return {gguf->out_features, gguf->in_features};
   fail<NotSupported>("LoraPath: goes beside linear layers and 2-D convolutions, not beside a ", layer.type());
 }
 
@@ -61,7 +64,7 @@ int64_t rank_of(const std::vector<LoraTerm>& terms) {
 bool LoraPath::goes_beside(const nn::Module& layer) {
   if (auto* conv = dynamic_cast<const nn::Conv2d*>(&layer)) return conv->groups == 1;
   return dynamic_cast<const nn::Linear*>(&layer) || dynamic_cast<const nn::LinearNF4*>(&layer) ||
-         dynamic_cast<const nn::LinearFP8*>(&layer);
+         dynamic_cast<const nn::LinearFP8*>(&layer) || dynamic_cast<const nn::LinearGGUF*>(&layer);
 }
 
 LoraTerm LoraPath::ready(const nn::Module& layer, const LoraTerm& t, DType dtype, Device device) {
@@ -148,6 +151,8 @@ Tensor LoraPath::apply(const Tensor& x, const std::function<Tensor()>& bare) con
   auto* fp8 = as<nn::LinearFP8>(layer_);
   if (fp8 && !fp8->dynamic && !records && !autograd::any_requires_grad({fp8->bias}))
     return linear_lora(x, fp8->dense_weight(x.dtype()), fp8->bias, down, up, scale);
+  if (auto* gguf = as<nn::LinearGGUF>(layer_); gguf && !records && !autograd::any_requires_grad({gguf->bias}))
+    return linear_gguf(x, gguf->weight, gguf->bias, gguf->format, "none", side(x));
   auto* conv = as<nn::Conv2d>(layer_);
   if (conv && !records && x.ndim() == 4 && !conv->padding.same && conv->pads_with_zeros() &&
       x.dtype() == conv->weight.dtype() && x.size(1) == conv->in_channels &&

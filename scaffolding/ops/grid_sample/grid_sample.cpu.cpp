@@ -200,12 +200,70 @@ template <int K> bool by_pairs(const GridSample& g, int64_t image, int64_t first
   }
   return true;
 }
+#elif defined(__AVX2__)
+// Where all of 8 places' taps lie in the picture, two of a row that are neighbours come as one number of 64 bits: half
+// the loads of gathers, which these processors split into one for each tap.
+struct Neighbours {
+  bool all[kBlock / 8];  // of the 8 places from 8 i on
+
+  template <int K> Neighbours(int n, const Taps<float>& t, std::integral_constant<int, K>) {
+    for (int i = 0; i < n; i += 8) {
+      __m256i wrong = _mm256_setzero_si256();  // negative where a tap is outside, or no neighbour
+      for (int k = 0; k < K; k += 2) {
+        const __m256i one = _mm256_load_si256(reinterpret_cast<const __m256i*>(t.at[k] + i)),
+                      two = _mm256_load_si256(reinterpret_cast<const __m256i*>(t.at[k + 1] + i));
+        const __m256i next = _mm256_add_epi32(one, _mm256_set1_epi32(1));
+        wrong = _mm256_or_si256(wrong, _mm256_or_si256(one, _mm256_cmpgt_epi32(next, two)));
+        wrong = _mm256_or_si256(wrong, _mm256_cmpgt_epi32(two, next));
+      }
+      all[i / 8] = _mm256_movemask_ps(_mm256_castsi256_ps(wrong)) == 0;
+    }
+  }
+};
+
+// one and two: the pixels at[0 .. 8) and those after them.
+SF_INLINE void pairs(const float* x, const int32_t* at, vf& one, vf& two) {
+  auto of = [&](int i) __attribute__((always_inline)) {
+    const __m128 low = _mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x + at[i])));
+    return _mm_loadh_pi(low, reinterpret_cast<const __m64*>(x + at[i + 1]));
+  };
+  const __m256 a = _mm256_insertf128_ps(_mm256_castps128_ps256(of(0)), of(4), 1),
+               b = _mm256_insertf128_ps(_mm256_castps128_ps256(of(2)), of(6), 1);
+  one = (vf_raw)_mm256_shuffle_ps(a, b, 0x88);
+  two = (vf_raw)_mm256_shuffle_ps(a, b, 0xdd);
+}
+
+template <int K> void by_pairs(const GridSample& g, int64_t image, int64_t first, int n, const Taps<float>& t) {
+  const Neighbours neighbours(n, t, std::integral_constant<int, K>());
+  const int64_t pixels = g.size[0] * g.size[1] * g.size[2];
+  for (int64_t c = 0; c < g.channels; ++c) {
+    const float* x = static_cast<const float*>(g.input) + (image * g.channels + c) * pixels;
+    float* y = static_cast<float*>(g.out) + (image * g.channels + c) * g.points + first;
+    for (int i = 0; i < n; i += 8) {
+      vf s(0.f);
+      if (neighbours.all[i / 8]) {
+#pragma GCC unroll 8
+        for (int k = 0; k < K; k += 2) {
+          vf one, two;
+          pairs(x, t.at[k] + i, one, two);
+          s = fma(load(t.weight[k + 1] + i), two, fma(load(t.weight[k] + i), one, s));
+        }
+      } else {
+#pragma GCC unroll 16
+        for (int k = 0; k < K; ++k) s = fma(load(t.weight[k] + i), gathered(x, t.at[k] + i), s);
+      }
+      store_n(y + i, s, n - i < 8 ? n - i : 8);
+    }
+  }
+}
 #endif
 
 template <class T, int K> void by_planes(const GridSample& g, int64_t image, int64_t first, int n, const Taps<T>& t) {
 #if defined(__AVX512F__)
   if constexpr (std::is_same_v<T, float> && K > 1)
     if (g.size[0] > 1 && by_pairs<K>(g, image, first, n, t)) return;
+#elif defined(__AVX2__)
+  if constexpr (std::is_same_v<T, float> && K > 1) return by_pairs<K>(g, image, first, n, t);
 #endif
   int64_t pixels = g.size[0] * g.size[1] * g.size[2];
   for (int64_t c = 0; c < g.channels; ++c) {

@@ -39,6 +39,12 @@ Jobs::Accepted submit(Context& c, const Caller& caller, NewJob job) {
   if (r.width && r.height)
     SF_CHECK(*r.width <= c.limits.pixels / *r.height, "width, height: at most ", c.limits.pixels, " pixels, got ",
              *r.width, "x", *r.height);
+  if (r.hires) {
+    const double larger = *r.hires * *r.hires, pixels = double(r.width.value_or(512)) * double(r.height.value_or(512));
+    SF_CHECK(job.image.empty(), "hires: is of pictures that begin from nothing");
+    SF_CHECK(pixels * larger <= double(c.limits.pixels), "hires: at most ", c.limits.pixels, " pixels, got ",
+             int64_t(pixels * larger));
+  }
   if (!job.key.empty()) SF_CHECK(job.key.size() <= 255, "Idempotency-Key: at most 255 bytes");
 
   JobRecord record{.id = History::new_id(), .client = caller.name, .key = job.key};

@@ -31,6 +31,12 @@ Fields job_fields(const Context& c) {
       field("image", K::Text, "a picture to begin with: PNG, JPEG or WebP in base64").at_most(size_t(-1)),
       field("mask_image", K::Text, "white where it is made anew, in base64").at_most(size_t(-1)),
       field("strength", K::Number, "how much of the picture may change").range(0, 1).otherwise(0.75),
+      field("mask_blur", K::Whole, "pixels by which the mask's edges are soft").range(0, 256),
+      field("padding_mask_crop", K::Whole, "only this far around the mask is drawn, at the whole size").range(0, 4096),
+      field("hires", K::Number, "how much larger a second pass makes the picture").range(1, 8),
+      field("hires_strength", K::Number, "how much that pass may change").range(0, 1).otherwise(0.7),
+      field("hires_steps", K::Whole, "of that pass").range(1, double(c.limits.steps)),
+      field("hires_upscaler", K::Text).one_of({"latent", "bicubic", "lanczos"}).otherwise("latent"),
       field("loras", K::Object, "names and weights: {\"style\": 0.8}"),
       field("priority", K::Text, "how urgent it is").one_of({"low", "normal", "high"}).otherwise("normal"),
   };
@@ -62,6 +68,12 @@ NewJob job_from(const Call& call, const Fields& fields) {
   if (b.contains("image")) job.image = bytes_of_text("image", b["image"].get_ref<const std::string&>());
   if (b.contains("mask_image")) job.mask = bytes_of_text("mask_image", b["mask_image"].get_ref<const std::string&>());
   SF_CHECK(job.mask.empty() || !job.image.empty(), "mask_image: needs an image");
+  r.mask_blur = b.value("mask_blur", int64_t(0));
+  if (b.contains("padding_mask_crop")) r.mask_padding = b["padding_mask_crop"].get<int64_t>();
+  if (b.contains("hires")) r.hires = b["hires"].get<double>();
+  r.hires_strength = b.value("hires_strength", 0.7);
+  if (b.contains("hires_steps")) r.hires_steps = b["hires_steps"].get<int64_t>();
+  r.hires_upscaler = b.value("hires_upscaler", "latent");
   if (b.contains("loras"))
     for (auto& [name, weight] : b["loras"].items()) {
       SF_CHECK(weight.is_number(), "loras: the weight of '", name, "' must be a number");

@@ -35,12 +35,22 @@ Fields picture_fields(const Context& c, bool image) {
       field("eta", K::Number).range(0, 1),
       field("send_images", K::Flag).otherwise(true),
       field("override_settings", K::Object),
+      field("enable_hr", K::Flag).otherwise(false),
+      field("hr_scale", K::Number).range(1, 8).otherwise(2),
+      field("hr_upscaler", K::Text, "Latent, Latent (bicubic antialiased) and its like, Lanczos").at_most(100),
+      field("hr_second_pass_steps", K::Whole, "0: as many as steps").range(0, steps).otherwise(0),
       field("force_task_id", K::Text, "a retry with the same one gets the same job").at_most(200),
   };
   if (!image) return f;
   f.all.push_back(field("init_images", K::Texts, "one picture in base64").at_most(16));
   f.all.push_back(field("mask", K::Text, "white where it is made anew").at_most(size_t(-1)));
   f.all.push_back(field("inpainting_mask_invert", K::Any));
+  f.all.push_back(field("mask_blur", K::Whole).range(0, 256));
+  f.all.push_back(field("mask_blur_x", K::Whole).range(0, 256).otherwise(4));
+  f.all.push_back(field("mask_blur_y", K::Whole).range(0, 256).otherwise(4));
+  f.all.push_back(field("inpainting_fill", K::Whole, "0: what is around the mask, 1: the original").otherwise(0));
+  f.all.push_back(field("inpaint_full_res", K::Any, "only around the mask, at the whole size").otherwise(true));
+  f.all.push_back(field("inpaint_full_res_padding", K::Whole).range(0, 4096).otherwise(0));
   f.all.push_back(field("include_init_images", K::Flag));
   return f;
 }
@@ -57,7 +67,6 @@ bool says_something(const json& v) {
 void refuse_unknown_work(const json& b) {
   static constexpr const char* kNot[] = {"restore_faces",
                                          "tiling",
-                                         "enable_hr",
                                          "subseed_strength",
                                          "styles",
                                          "refiner_checkpoint",
@@ -67,14 +76,8 @@ void refuse_unknown_work(const json& b) {
                                          "s_churn",
                                          "s_tmin",
                                          "s_min_uncond",
-                                         "mask_blur",
-                                         "mask_blur_x",
-                                         "mask_blur_y",
-                                         "inpaint_full_res",
                                          "latent_mask",
-                                         "firstpass_image",
-                                         "image_cfg_scale",
-                                         "initial_noise_multiplier"};
+                                         "firstpass_image"};
   for (auto* name : kNot) {
     const auto it = b.find(name);
     if (it == b.end() || !says_something(*it)) continue;
@@ -87,10 +90,14 @@ void refuse_unknown_work(const json& b) {
       if (value.is_object() && value.contains("args") && says_something(value["args"]))
         throw ApiError(422, "alwayson_scripts: there is no script '" + script.substr(0, 60) + "' here", "NotSupported",
                        "alwayson_scripts");
-  if (auto it = b.find("inpainting_fill"); it != b.end() && *it != 1 && b.contains("mask"))
-    throw ApiError(422, "inpainting_fill: this server begins with the original, 1", "NotSupported", "inpainting_fill");
+  if (auto it = b.find("inpainting_fill");
+      it != b.end() && says_something(b.value("mask", json())) && *it != 0 && *it != 1)
+    throw ApiError(422, "inpainting_fill: this server knows 0 (fill) and 1 (original)", "NotSupported",
+                   "inpainting_fill");
   if (auto it = b.find("resize_mode"); it != b.end() && *it != 0)
     throw ApiError(422, "resize_mode: this server resizes only, 0", "NotSupported", "resize_mode");
+  if (auto it = b.find("initial_noise_multiplier"); it != b.end() && says_something(*it) && *it != 1)
+    throw ApiError(422, "initial_noise_multiplier: is 1 here", "NotSupported", "initial_noise_multiplier");
   if (auto it = b.find("s_noise"); it != b.end() && it->is_number() && it->get<double>() != 1)
     throw ApiError(422, "s_noise: this server's samplers add as much noise as theirs is", "NotSupported", "s_noise");
 }
@@ -144,6 +151,36 @@ std::string inverted(std::string_view bytes, int64_t most_pixels) {
   return io::encode_image(out, io::ImageFormat::PNG, {.compression = 1});
 }
 
+// The second pass of hires fix. Sizes of its own are refused: this server knows a scale for both sides.
+void set_hires(JobRequest& r, const json& b) {
+  for (const char* name : {"hr_resize_x", "hr_resize_y", "hr_checkpoint_name", "hr_sampler_name", "hr_scheduler",
+                           "hr_prompt", "hr_negative_prompt"})
+    if (b.contains(name) && says_something(b[name]) && b[name] != "Use same sampler" &&
+        b[name] != "Use same checkpoint" && b[name] != "Use same scheduler")
+      throw ApiError(422, std::string(name) + ": the second pass is as the first here, and hr_scale says its size",
+                     "NotSupported", name);
+  r.hires = b.value("hr_scale", 2.0);
+  r.hires_strength = b.value("denoising_strength", 0.75);
+  if (const int64_t n = b.value("hr_second_pass_steps", int64_t(0)); n > 0) r.hires_steps = n;
+  const std::string upscaler = b.value("hr_upscaler", "Latent");
+  if (upscaler == "Latent" || upscaler == "latent") r.hires_upscaler = "latent";
+  else if (upscaler == "Lanczos") r.hires_upscaler = "lanczos";
+  else if (upscaler == "Bicubic") r.hires_upscaler = "bicubic";
+  else
+    throw ApiError(422, "hr_upscaler: there are Latent, Bicubic and Lanczos, got '" + upscaler.substr(0, 60) + "'",
+                   "NotSupported", "hr_upscaler");
+}
+
+void set_mask(JobRequest& r, const json& b) {
+  const int64_t x = b.value("mask_blur_x", int64_t(4)), y = b.value("mask_blur_y", int64_t(4));
+  r.mask_blur = b.value("mask_blur", x);
+  if (!b.contains("mask_blur") && x != y)
+    throw ApiError(422, "mask_blur_x, mask_blur_y: must be the same here", "NotSupported", "mask_blur_x");
+  r.mask_filled = b.value("inpainting_fill", int64_t(0)) == 0;
+  if (!b.contains("inpaint_full_res") || says_something(b["inpaint_full_res"]))
+    r.mask_padding = b.value("inpaint_full_res_padding", int64_t(0));
+}
+
 NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image) {
   const json& b = call.body;
   refuse_unknown_work(b);
@@ -180,6 +217,7 @@ NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image
       r.model = (*it)["sd_model_checkpoint"].get<std::string>();
     if (it->contains("CLIP_stop_at_last_layers")) layers = layers_of((*it)["CLIP_stop_at_last_layers"]);
   }
+  if (!image && b.value("enable_hr", false)) set_hires(r, b);
   if (layers > 1) r.options["clip_skip"] = std::to_string(layers - 1);
   job.key = b.value("force_task_id", std::string(call.request.header("idempotency-key")));
   if (!image) return job;
@@ -190,6 +228,7 @@ NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image
   job.image = bytes_of_text("init_images", b["init_images"][0].get_ref<const std::string&>());
   if (const std::string mask = b.value("mask", ""); !mask.empty()) {
     job.mask = bytes_of_text("mask", mask);
+    set_mask(r, b);
     if (b.contains("inpainting_mask_invert") && says_something(b["inpainting_mask_invert"]))
       job.mask = inverted(job.mask, c.limits.input_pixels);
   }

@@ -103,13 +103,14 @@ void add_webui_list_routes(Router& router, Context& c) {
   list("memory", "Memory", [] { return memory(); });
   list("sd-vae", "Autoencoders: each model has its own", same(json::array()));
   list("sd-modules", "Further modules: none", same(json::array()));
-  list("upscalers", "What makes pictures larger",
-       same({{{"name", "None"},
-              {"model_name", nullptr},
-              {"model_path", nullptr},
-              {"model_url", nullptr},
-              {"scale", 4}}}));
-  list("latent-upscale-modes", "What makes latents larger: none here", same(json::array()));
+  list("upscalers", "What makes pictures larger in a second pass", [] {
+    json out = json::array();
+    for (const char* name : {"None", "Lanczos", "Bicubic"})
+      out.push_back(
+          {{"name", name}, {"model_name", nullptr}, {"model_path", nullptr}, {"model_url", nullptr}, {"scale", 4}});
+    return out;
+  });
+  list("latent-upscale-modes", "What makes latents larger", same(json::array({{{"name", "Latent"}}})));
   list("embeddings", "Embeddings: none", same({{"loaded", json::object()}, {"skipped", json::object()}}));
   list("prompt-styles", "Styles: none", same(json::array()));
   list("hypernetworks", "Hypernetworks: none", same(json::array()));

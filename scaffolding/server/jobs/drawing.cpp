@@ -7,9 +7,9 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
-#include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/io/file.h"
 #include "scaffolding/io/pictures/image.h"
+#include "scaffolding/server/jobs/masks.h"
 
 namespace sf::server {
 
@@ -45,24 +45,6 @@ std::string bytes_of_file(const std::string& path) {
   return {bytes.chars(), bytes.size};
 }
 
-void give_pictures(const AnyOptions& o, const DiffusionPipeline& pipeline, const JobRequest& r,
-                   const History& history) {
-  diffusion::ImageProcessorOptions how{.vae_scale_factor = pipeline.vae_scale_factor()};
-  const diffusion::PreprocessOptions size{.height = r.height, .width = r.width};
-  const Tensor picture = picture_of("image", bytes_of_file(history.input_path(r.image)), INT64_MAX);
-  const Tensor image = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
-  o.at<Tensor>("image") = image;
-  if (r.mask.empty()) {
-    set<std::optional<int64_t>>(o, "height", std::nullopt), set<std::optional<int64_t>>(o, "width", std::nullopt);
-    return;
-  }
-  how.do_normalize = false;
-  how.do_binarize = how.do_convert_grayscale = true;
-  const Tensor mask = picture_of("mask", bytes_of_file(history.input_path(r.mask)), INT64_MAX, true);
-  o.at<Tensor>("mask_image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{mask}, size);
-  set<std::optional<int64_t>>(o, "height", image.size(2)), set<std::optional<int64_t>>(o, "width", image.size(3));
-}
-
 }  // namespace
 
 Tensor picture_of(const std::string& field, std::string_view bytes, int64_t most_pixels, bool grey) {
@@ -76,37 +58,91 @@ double guidance_of(const JobRequest& r, const DiffusionPipeline& pipeline) {
   return r.guidance.value_or(pipeline.advised_guidance_scale.value_or(kGuidance));
 }
 
-std::unique_ptr<diffusion::Run> start_run(const DiffusionPipeline& loaded, const JobRequest& r, int64_t place,
-                                          const History& history, const Samplers& samplers) {
+PictureRun::PictureRun(const DiffusionPipeline& loaded, const JobRequest& r, int64_t place, const History& history,
+                       const Samplers& samplers)
+    : request_(r),
+      place_(place),
+      pipeline_(loaded.clone()),
+      options_(pipeline_->make_options()),
+      guidance_(guidance_of(r, loaded)) {
   // A scheduler of its own: runs take turns.
-  const auto pipeline = loaded.clone();
-  pipeline->set_scheduler(samplers.make(r.sampler, *loaded.the_scheduler(), r.scheduler_options));
-  const AnyOptions o = pipeline->make_options();
-  const char* who = pipeline->name();
+  pipeline_->set_scheduler(samplers.make(r.sampler, *loaded.the_scheduler(), r.scheduler_options));
+  const AnyOptions& o = options_;
+  const char* who = pipeline_->name();
   if (r.width) SF_CHECK(set(o, "width", r.width), "width: a ", who, " does not take it");
   if (r.height) SF_CHECK(set(o, "height", r.height), "height: a ", who, " does not take it");
   SF_CHECK(set(o, "num_inference_steps", r.steps), "steps: a ", who, " does not take it");
-  set(o, "guidance_scale", guidance_of(r, loaded));
-  const std::string prompt = diffusion::take_lora_tags(r.prompt).text;
-  set(o, "prompt", std::vector<std::string>{prompt});
+  set(o, "guidance_scale", guidance_);
+  set(o, "prompt", std::vector<std::string>{diffusion::take_lora_tags(r.prompt).text});
   if (!r.negative_prompt.empty())
     SF_CHECK(set(o, "negative_prompt", std::vector<std::string>{r.negative_prompt}), "negative_prompt: a ", who,
              " does not take it");
   for (auto& [name, text] : r.options) {
     auto* field = o.find(name);
+    // AUTOMATIC1111's clients write prompts in its syntax; a pipeline without another takes them as they are.
+    if (!field && name == "prompt_syntax" && r.api == "webui") continue;
     SF_CHECK(field, name, ": a ", who, " does not take it");
     diffusion::set_from_text(name, *field, text);
   }
   if (o.find("class_labels"))
     SF_CHECK(o.at<std::vector<int64_t>>("class_labels").size() == 1, "class_labels: a ", who, " needs one");
-  if (!r.image.empty()) {
-    SF_CHECK(o.find("image"), "image: a ", who, " does not take it");
-    give_pictures(o, *pipeline, r, history);
-    set(o, "strength", r.strength);
-  }
+  if (!r.image.empty()) give_pictures(history);
   o.at<diffusion::Generators>("generator") = {make_generator()};
   o.at<diffusion::Generators>("generator")[0]->manual_seed(uint64_t(r.seed + place));
-  return pipeline->start(o);
+  if (r.hires) {
+    diffusion::HiresOptions second{
+        .scale = *r.hires, .strength = r.hires_strength, .num_inference_steps = r.hires_steps};
+    second.upscaler = diffusion::hires_upscaler(r.hires_upscaler);
+    hires_.emplace(*pipeline_, second);
+    run_ = hires_->first(o);
+    const auto more = int64_t(double(r.hires_steps.value_or(r.steps)) * r.hires_strength);  // about
+    steps_ = int64_t(run_->schedule.size()) + more;
+  } else {
+    run_ = pipeline_->start(o);
+    steps_ = int64_t(run_->schedule.size());
+  }
+}
+
+void PictureRun::give_pictures(const History& history) {
+  const JobRequest& r = request_;
+  const AnyOptions& o = options_;
+  SF_CHECK(o.find("image"), "image: a ", pipeline_->name(), " does not take it");
+  set(o, "strength", r.strength);
+  diffusion::ImageProcessorOptions how{.vae_scale_factor = pipeline_->vae_scale_factor()};
+  diffusion::PreprocessOptions size{.height = r.height, .width = r.width};
+  Tensor picture = picture_of("image", bytes_of_file(history.input_path(r.image)), INT64_MAX);
+  if (r.mask.empty()) {
+    o.at<Tensor>("image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
+    set<std::optional<int64_t>>(o, "height", std::nullopt), set<std::optional<int64_t>>(o, "width", std::nullopt);
+    return;
+  }
+  const Tensor hard = picture_of("mask", bytes_of_file(history.input_path(r.mask)), INT64_MAX, true);
+  const Tensor mask = blurred_mask(hard, r.mask_blur);
+  if (r.api == "webui" || r.mask_blur || r.mask_padding) original_ = picture, mask_ = mask;
+  if (r.mask_filled) picture = filled_picture(picture, hard);
+  if (r.mask_padding) {
+    if (!size.height) size.height = picture.size(1);
+    if (!size.width) size.width = picture.size(2);
+    size.crop = crop_ = diffusion::VaeImageProcessor::crop_region(hard, *size.width, *size.height, *r.mask_padding);
+  }
+  const Tensor image = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
+  how.do_normalize = false;
+  how.do_binarize = how.do_convert_grayscale = true;
+  o.at<Tensor>("image") = image;
+  o.at<Tensor>("mask_image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{mask}, size);
+  set<std::optional<int64_t>>(o, "height", image.size(2)), set<std::optional<int64_t>>(o, "width", image.size(3));
+}
+
+bool PictureRun::done() const { return run_->done() && (!hires_ || second_); }
+
+void PictureRun::step() {
+  if (run_->done()) {
+    auto first = std::move(run_);
+    run_ = hires_->second(options_, *first);
+    before_ += int64_t(first->at()), second_ = true;
+    steps_ = before_ + int64_t(run_->schedule.size());
+  }
+  run_->step();
 }
 
 std::vector<std::string> option_names(Task task) {
@@ -152,13 +188,41 @@ std::string parameters_text(const JobRequest& r, int64_t place, const char* sche
     std::snprintf(numbers, sizeof numbers, ", Denoising strength: %g", r.strength);
     out += numbers;
   }
+  if (r.hires) {
+    std::snprintf(numbers, sizeof numbers,
+                  ", Denoising strength: %g, Hires upscale: %g, Hires steps: %lld, "
+                  "Hires upscaler: %s",
+                  r.hires_strength, *r.hires, static_cast<long long>(r.hires_steps.value_or(r.steps)),
+                  r.hires_upscaler.c_str());
+    out += numbers;
+  }
   return out + ", Version: scaffolding " + version();
 }
 
-std::string png_of(const Tensor& frame, const JobRequest& r, int64_t place, const char* scheduler, DType dtype,
-                   double guidance) {
-  const Tensor picture = frame.cpu().permute({2, 0, 1});
-  const int64_t height = picture.size(1), width = picture.size(2);
+PictureRun::Made PictureRun::finish(DType dtype) {
+  const JobRequest& r = request_;
+  Made made{.latents = run_->latents};
+  const auto frames = run_->finish_frames();
+  SF_CHECK_AS(RuntimeError, frames.clips.size() == 1 && frames.clips[0].size() == 1,
+              "job: one picture was asked for, and ", int64_t(frames.clips.size()), " came");
+  made.frame = made.decoded = frames.clips[0][0].cpu();
+  Tensor picture = made.frame.permute({2, 0, 1});
+  if (original_) {
+    const diffusion::VaeImageProcessor processor;
+    Tensor mask = mask_, original = original_;
+    if (!crop_)
+      mask = processor.resize(mask, picture.size(1), picture.size(2)),
+      original = processor.resize(original, picture.size(1), picture.size(2));
+    picture = processor.apply_overlay(mask, original, picture, crop_);
+    made.frame = picture.permute({1, 2, 0});
+  }
+  // Of a hires fix the first pass's, by which it is made again.
+  const double scale = r.hires.value_or(1);
+  const auto asked =
+      r.hires ? pipeline_->size(r.height, r.width) : DiffusionPipeline::Size{picture.size(1), picture.size(2)};
+  const int64_t height = asked.height, width = asked.width, place = place_;
+  const char* scheduler = run_->scheduler->name();
+  const double guidance = guidance_;
   nlohmann::ordered_json s{{"command", r.mask.empty() ? r.image.empty() ? "txt2img" : "img2img" : "inpaint"},
                            {"version", version()},
                            {"prompt", r.prompt},
@@ -182,10 +246,15 @@ std::string png_of(const Tensor& frame, const JobRequest& r, int64_t place, cons
   if (auto it = more.find("prompt_syntax"); it != more.end()) s["prompt_syntax"] = it->second, more.erase(it);
   if (!r.image.empty()) s["strength"] = r.strength;
   if (!more.empty()) s["options"] = more;
+  if (r.hires) {
+    s["hires"] = scale, s["hires_strength"] = r.hires_strength, s["hires_upscaler"] = r.hires_upscaler;
+    if (r.hires_steps) s["hires_steps"] = *r.hires_steps;
+  }
   io::ImageWriteOptions writing;
   writing.text = {{"parameters", parameters_text(r, place, scheduler, width, height, guidance)},
                   {"scaffolding", s.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)}};
-  return io::encode_image(picture, io::ImageFormat::PNG, writing);
+  made.png = io::encode_image(picture, io::ImageFormat::PNG, writing);
+  return made;
 }
 
 }  // namespace sf::server

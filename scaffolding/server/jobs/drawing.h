@@ -1,6 +1,8 @@
 // From a job's request to a run of the pipeline, and from its picture to a PNG that says how it was made. Functions
 // only; the worker's thread.
 #pragma once
+#include "scaffolding/diffusion/pipelines/hires.h"
+#include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/server/jobs/history.h"
 #include "scaffolding/server/jobs/samplers.h"
 
@@ -12,17 +14,46 @@ inline constexpr double kGuidance = 5;  // of models that advise none
 // than most_pixels.
 Tensor picture_of(const std::string& field, std::string_view bytes, int64_t most_pixels, bool grey = false);
 
-// The run of the picture at this place of the job. ValueError for settings that the pipeline does not take.
-std::unique_ptr<diffusion::Run> start_run(const diffusion::DiffusionPipeline& pipeline, const JobRequest& request,
-                                          int64_t place, const History& history, const Samplers& samplers);
+// The making of the picture at one place of a job, in steps: the pipeline's run, or the two of a hires fix, and what is
+// done with its picture afterwards. The worker's thread.
+class PictureRun {
+ public:
+  // ValueError for settings that the pipeline does not take.
+  PictureRun(const diffusion::DiffusionPipeline& pipeline, const JobRequest& request, int64_t place,
+             const History& history, const Samplers& samplers);
+  bool done() const;
+  void step();                                                  // begins the second pass where the first is done
+  int64_t at() const { return before_ + int64_t(run_->at()); }  // steps that were done, of both passes
+  int64_t steps() const { return steps_; }
+  const Tensor& latents() const { return run_->latents; }
+  struct Made {
+    Tensor frame;    // uint8 [H, W, 3]
+    Tensor latents;  // it was decoded from these...
+    Tensor decoded;  // ...to this, [H, W, 3] too, before it was put into another picture
+    std::string png;
+  };
+  Made finish(DType dtype);
+
+ private:
+  void give_pictures(const History& history);
+  JobRequest request_;
+  int64_t place_;
+  std::shared_ptr<diffusion::DiffusionPipeline> pipeline_;
+  diffusion::AnyOptions options_;
+  std::optional<diffusion::Hires> hires_;
+  std::unique_ptr<diffusion::Run> run_;
+  bool second_ = false;
+  int64_t before_ = 0, steps_ = 0;
+  double guidance_;
+  Tensor original_, mask_;  // that the picture is put into: uint8 [3, H, W], [1, H, W]
+  std::optional<diffusion::CropBox> crop_;
+};
+
 // Options of a call that a request may set by their names as text: of all pipelines of the task.
 std::vector<std::string> option_names(diffusion::Task task);
 // A value of JSON as text for an option. ValueError for what is none.
 std::string option_text(const std::string& name, const json& value);
 
-// frame: uint8 [H, W, 3]. With the settings as `scaffolding txt2img --like` reads them and as the web UI writes them.
-std::string png_of(const Tensor& frame, const JobRequest& request, int64_t place, const char* scheduler, DType dtype,
-                   double guidance);
 // As the web UI writes it: the text of a picture's "parameters".
 std::string parameters_text(const JobRequest& request, int64_t place, const char* scheduler, int64_t width,
                             int64_t height, double guidance);

@@ -48,6 +48,14 @@ json to_json(const JobRequest& r) {
            {"image", r.image},
            {"mask", r.mask},
            {"api", r.api}};
+  if (!r.mask.empty()) {
+    out["mask_blur"] = r.mask_blur, out["mask_filled"] = r.mask_filled;
+    put(out, "mask_padding", r.mask_padding);
+  }
+  if (r.hires) {
+    out["hires"] = *r.hires, out["hires_strength"] = r.hires_strength, out["hires_upscaler"] = r.hires_upscaler;
+    put(out, "hires_steps", r.hires_steps);
+  }
   put(out, "width", r.width), put(out, "height", r.height), put(out, "guidance", r.guidance);
   json loras = json::array();
   for (auto& l : r.loras)
@@ -72,6 +80,10 @@ JobRequest request_of(const json& in) {
   in.at("image").get_to(r.image);
   in.at("mask").get_to(r.mask);
   in.at("api").get_to(r.api);
+  r.mask_blur = in.value("mask_blur", int64_t(0)), r.mask_filled = in.value("mask_filled", false);
+  r.hires_strength = in.value("hires_strength", r.hires_strength);
+  r.hires_upscaler = in.value("hires_upscaler", r.hires_upscaler);
+  take(in, "mask_padding", r.mask_padding), take(in, "hires", r.hires), take(in, "hires_steps", r.hires_steps);
   take(in, "width", r.width), take(in, "height", r.height), take(in, "guidance", r.guidance);
   for (auto& l : in.at("loras"))
     r.loras.push_back(

@@ -39,6 +39,13 @@ struct JobRequest {
   std::map<std::string, std::string> options;
   std::vector<diffusion::LoraTag> loras;  // besides those that the prompt names
   std::string image, mask;                // files of the history's inputs
+  int64_t mask_blur = 0;                  // pixels of its edges' deviation
+  bool mask_filled = false;               // what it covers begins as what is around it
+  std::optional<int64_t> mask_padding;    // only this far around the mask is drawn, at the whole size
+  std::optional<double> hires;            // how much larger a second pass makes it
+  double hires_strength = 0.7;
+  std::optional<int64_t> hires_steps;     // absent: as many as steps
+  std::string hires_upscaler = "latent";  // "bicubic", "lanczos"
   std::string api = "jobs";               // that it came by: "jobs", "openai", "webui"
 };
 json to_json(const JobRequest& request);

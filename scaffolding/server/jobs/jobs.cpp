@@ -42,7 +42,7 @@ struct Jobs::Active {
   LivePointer job;
   Priority priority;
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline;
-  std::unique_ptr<diffusion::Run> run;
+  std::unique_ptr<PictureRun> run;
   std::vector<diffusion::LoraTag> loras;
   int64_t place = 0;
   double seconds = 0;
@@ -310,7 +310,7 @@ bool Jobs::begin_picture(Active& a) {
     try {
       a.pipeline = shelf_.load(record.request.model, record.request.task);
       shelf_.use_loras(record.request.model, a.loras);
-      a.run = start_run(*a.pipeline, record.request, a.place, history_, samplers_);
+      a.run = std::make_unique<PictureRun>(*a.pipeline, record.request, a.place, history_, samplers_);
       break;
     } catch (const OutOfMemory&) {
       a.run.reset(), a.pipeline.reset();
@@ -319,7 +319,7 @@ bool Jobs::begin_picture(Active& a) {
   }
   learn_colours(a);
   std::lock_guard lock(mutex_);
-  a.job->place = a.place, a.job->step = 0, a.job->steps = int64_t(a.run->schedule.size());
+  a.job->place = a.place, a.job->step = 0, a.job->steps = a.run->steps();
   return true;
 }
 
@@ -333,7 +333,7 @@ void Jobs::step(Active& a) {
   auto preview = preview_of(a);
   std::lock_guard lock(mutex_);
   Live& job = *a.job;
-  job.step = int64_t(a.run->at());
+  job.step = a.run->at(), job.steps = a.run->steps();
   job.step_seconds = job.step_seconds > 0 ? 0.7 * job.step_seconds + 0.3 * seconds : seconds;
   if (preview) job.preview = preview;
   tell(job, "step", {{"picture", a.place}, {"step", job.step}, {"steps", job.steps}}, preview);
@@ -343,7 +343,7 @@ std::shared_ptr<const std::string> Jobs::preview_of(const Active& a) const {
   if (!settings_.previews) return nullptr;
   const auto at = colours_.find(a.job->record.request.model);
   if (at == colours_.end()) return nullptr;
-  const auto picture = at->second->picture(a.run->latents);
+  const auto picture = at->second->picture(a.run->latents());
   if (!picture) return nullptr;
   return std::make_shared<const std::string>(io::encode_image(*picture, io::ImageFormat::PNG, {.compression = 1}));
 }
@@ -353,7 +353,7 @@ void Jobs::learn_colours(const Active& a) {
   auto& colours = colours_[a.job->record.request.model];
   if (colours || !settings_.previews) return;
   colours = std::make_shared<LatentColours>();
-  const Tensor& like = a.run->latents;
+  const Tensor& like = a.run->latents();
   if (like.ndim() != 4 || !a.pipeline->the_autoencoder()) return;
   autograd::NoGrad no_grad;
   auto generator = make_generator();
@@ -369,17 +369,13 @@ void Jobs::learn_colours(const Active& a) {
 
 void Jobs::finish_picture(Active& a) {
   const JobRecord& record = a.job->record;
-  const Tensor latents = a.run->latents;
-  const auto frames = a.run->finish_frames();
-  SF_CHECK_AS(RuntimeError, frames.clips.size() == 1 && frames.clips[0].size() == 1, "job: one picture was asked for, ",
-              "and ", int64_t(frames.clips.size()), " came");
-  const Tensor frame = frames.clips[0][0].cpu();
-  if (settings_.previews) colours_[record.request.model]->learn(latents, frame);
-  const std::string png = png_of(frame, record.request, a.place, a.run->scheduler->name(), shelf_.dtype(),
-                                 guidance_of(record.request, *a.pipeline));
-  Picture picture{
-      .place = a.place, .seed = record.request.seed + a.place, .width = frame.size(1), .height = frame.size(0)};
-  picture = history_.add_picture(record, picture, png);
+  const PictureRun::Made made = a.run->finish(shelf_.dtype());
+  if (settings_.previews) colours_[record.request.model]->learn(made.latents, made.decoded);
+  Picture picture{.place = a.place,
+                  .seed = record.request.seed + a.place,
+                  .width = made.frame.size(1),
+                  .height = made.frame.size(0)};
+  picture = history_.add_picture(record, picture, made.png);
   metrics_.count_picture();
   a.run.reset();
   std::lock_guard lock(mutex_);

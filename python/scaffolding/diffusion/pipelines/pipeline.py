@@ -9,6 +9,7 @@ import warnings
 from ... import _core, hub, tokenizers
 from ..._core import _pipelines
 from ...models.modeling import ModelMixin, device_argument
+from ...models.quantization_config import blocks_kept
 from ...nn import Module
 from ...nn.module import to_arguments
 from .. import schedulers as _schedulers
@@ -259,6 +260,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         dtype=None,
         device=None,
         device_map=None,
+        quantization_config=None,
         **kwargs,
     ):
         """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or of any
@@ -267,7 +269,8 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, the scheduler, and the
         configs of networks of unusual size. Absent, all are those that the file brings, or those of its kind, which are
         part of the library: nothing is downloaded. prediction_type: "epsilon" or "v_prediction" where the file cannot
-        tell. extract_ema: the UNet's averaged weights. Components as keywords, torch_dtype, device, device_map,
+        tell. extract_ema: the UNet's averaged weights. quantization_config: GGUFQuantizationConfig for a .gguf file's
+        weights to stay in blocks. Components as keywords, torch_dtype, device, device_map,
         profile, max_vram, max_ram, max_memory and revision, cache_dir, force_download, token, local_files_only are as
         in from_pretrained. ValueError for a file that is no such checkpoint, and for one whose text encoder has another
         vocabulary than its kind's.
@@ -291,6 +294,9 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             extract_ema,
         )
         plan, file = found.steps(), found.file
+        keep_blocks, dtype = blocks_kept(
+            f"{cls.__name__}.from_single_file", quantization_config, torch_dtype if torch_dtype is not None else dtype
+        )
         target = cls if cls._components else pipeline_class(plan["class_name"])
         target._check_keywords("from_single_file", kwargs)
         device = device_argument(f"{target.__name__}.from_single_file", device, device_map)
@@ -301,9 +307,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             if name in kwargs:
                 continue
             if step["kind"] == "model":
-                parts[name] = cls._part(
-                    file, name, step["class_name"], torch_dtype if torch_dtype is not None else dtype, device
-                )
+                parts[name] = cls._part(file, name, step["class_name"], dtype, device, keep_blocks)
             elif step["kind"] == "scheduler" and not step["folder"]:
                 parts[name] = getattr(_schedulers, step["class_name"]).from_config(step["config"])
             elif step["kind"] == "tokenizer" and not step["folder"]:
@@ -315,12 +319,12 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         return pipe if planned is None else pipe.apply_memory_plan(pipe.memory_plan(**planned))
 
     @staticmethod
-    def _part(file, name, class_name, dtype, device):
+    def _part(file, name, class_name, dtype, device, keep_blocks):
         from ... import models
 
         cls = getattr(models, class_name)
         model = cls.__new__(cls)
-        file.load(model, name, dtype, device, {})
+        file.load(model, name, dtype, device, {}, keep_blocks)
         return model
 
     @staticmethod

@@ -1,0 +1,54 @@
+// Layers whose frozen weight stays in the blocks of a GGUF format (ops/quantize/gguf.h): "Q8_0", "Q4_K" and their like.
+// state_dict has the blocks as bytes under "weight". Gradients go to inputs and biases.
+#pragma once
+#include "scaffolding/nn/conv.h"
+#include "scaffolding/nn/embedding.h"
+#include "scaffolding/nn/linear.h"
+
+namespace sf::nn {
+
+struct LinearGGUF : Module {
+  int64_t in_features, out_features;
+  std::string format;
+  Buffer weight;  // uint8 [out_features, in_features / block * bytes]
+  Tensor bias;    // [out_features], or absent
+  SF_MODULE(LinearGGUF, weight, bias)
+
+  // ValueError where in_features is no multiple of the format's block. weight: of a Linear; absent: zeros.
+  LinearGGUF(int64_t in_features, int64_t out_features, bool bias = true, const std::string& format = "Q8_0",
+             const TensorOptions& options = {}, const Tensor& weight = {});
+  Tensor forward(const Tensor& input) const;
+  Tensor dense_weight(DType dtype) const;  // [out_features, in_features], as forward() multiplies with it
+  std::string extra_repr() const override;
+};
+
+// The kernel's numbers in one row of blocks, which is decoded whole for each call. A Conv2d to those who ask for its
+// sizes or padding; the base's weight has shape and dtype and no memory.
+struct Conv2dGGUF : Conv2d {
+  std::string format;
+  Buffer blocks;  // uint8 [1, all / block * bytes]; "weight" in the state dict
+  const char* type() const override { return "Conv2dGGUF"; }
+  void visit(Visitor& v) override;
+  Value forward_tensors(const Values& args) override { return call_tensors(*this, args); }
+  template <class... A> auto operator()(A&&... a) const { return call_module(*this, std::forward<A>(a)...); }
+
+  Conv2dGGUF(const Conv2d& like, const std::string& format, const Tensor& weight = {});  // weight absent: zeros
+  Tensor forward(const Tensor& input) const;
+  Tensor dense_weight(DType dtype) const;
+  std::string extra_repr() const override;
+};
+
+struct EmbeddingGGUF : Module {
+  int64_t num_embeddings, embedding_dim;
+  std::string format;
+  Buffer weight;                        // uint8 [num_embeddings, embedding_dim / block * bytes]
+  Buffer like{Tensor(), false};         // [0] of the dtype that rows become: to() changes it
+  SF_MODULE(EmbeddingGGUF, weight, like)
+
+  EmbeddingGGUF(int64_t num_embeddings, int64_t embedding_dim, const std::string& format = "Q8_0",
+                const TensorOptions& options = {}, const Tensor& weight = {});
+  Tensor forward(const Tensor& input) const;  // whole numbers [...] -> [..., embedding_dim]
+  std::string extra_repr() const override;
+};
+
+}  // namespace sf::nn

@@ -1,0 +1,25 @@
+// What decoding and encoding GGUF's blocks share. No code that depends on an instruction set: *.cpu.cpp files include it.
+#pragma once
+#include <cstdint>
+
+#include "scaffolding/core/half.h"
+#include "scaffolding/ops/quantize/gguf_blocks.h"
+
+namespace sf {
+
+// The numbers of IQ4_NL's sixteen codes.
+struct Iq4Codes {
+  int8_t v[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+};
+inline constexpr Iq4Codes kIq4;
+
+// Of 32 numbers of a block of Q4_K and Q5_K: eight scales and eight minima of six bits in 12 bytes.
+struct ScaleAndMinimum {
+  int scale, minimum;
+};
+SF_INLINE constexpr ScaleAndMinimum scale_and_minimum(const uint8_t* p, int i) {
+  return i < 4 ? ScaleAndMinimum{p[i] & 63, p[i + 4] & 63}
+               : ScaleAndMinimum{(p[i + 4] & 15) | (p[i - 4] >> 6) << 4, p[i + 4] >> 4 | (p[i] >> 6) << 4};
+}
+
+}  // namespace sf
