@@ -21,8 +21,8 @@ const Tensor* operand(PyObject* o, Tensor& hold) {
 
 namespace {
 
-// What Python does where an operand is no tensor: it asks the other one's type. PyTorch's would only say that they do not
-// go together.
+// What Python does where an operand is no tensor: it asks the other one's type. PyTorch's would only say that they do
+// not go together.
 PyObject* not_implemented(PyObject* other) {
   if (is_torch_tensor(other)) wrong_argument("operator", "an operand", "a tensor or a number", other);
   Py_RETURN_NOTIMPLEMENTED;
