@@ -145,16 +145,20 @@ def describe(value, package, random=False):
 def evaluate(expression, package, folder, random=False):
     """What describe() says of it; whatever the expression raises."""
     torch = importlib.import_module(package)
-    names = names_of(package, folder)
+    names, threads = names_of(package, folder), torch.get_num_threads()
     *statements, last = expression.split("; ")
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             exec("; ".join(statements), names)
             return describe(eval(last, names), package, random)
-    finally:
+    finally:  # what expressions may have set
         torch.set_grad_enabled(True)
         torch.set_default_dtype(torch.float32)
+        torch.set_printoptions(profile="default")
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.deterministic = False
 
 
 def agree(got, want):

@@ -42,7 +42,6 @@ def message(place, name):
         ("", "data_ptr", "there is Tensor.data_ptr, a method"),
         ("", "svd", "numpy.linalg"),
         ("", "sparse_coo_tensor", "sparse tensors are not here"),
-        ("nn", "CrossMapLRN2d", "sf.nn.LocalResponseNorm"),
         ("optim", "SparseAdam", "sf.optim.AdamW"),
         ("optim", "AdmW", "did you mean 'AdamW'?"),
         ("utils.data", "IterDataPipe", "sf.utils.data.Dataset"),
@@ -73,6 +72,32 @@ def test_a_missed_attribute_of_a_tensor(name, says):
     for tensor in (sf.ones(2), sf.nn.Parameter(sf.ones(2))):
         text = message(tensor, name)
         assert text.startswith(f"'{type(tensor).__name__}' object has no attribute '{name}'") and says in text, text
+
+
+def test_help_costs_calls_nothing():
+    # with a __getattribute__ or __getattr__ of its own, Python would make a bound method for each call
+    assert not {"__getattribute__", "__getattr__"} & set(vars(sf.Tensor))
+    error = caught_from(sf.ones(2), "viw")
+    assert str(error) == str(error) == error.args[0] and error.obj is None
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is AttributeError and "did you mean 'view'?" in str(again)
+
+
+class Tensor:
+    """Another library's."""
+
+    __module__ = "torch"
+
+    def __dlpack__(self):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("operate", [lambda x, y: x + y, lambda x, y: y * x, lambda x, y: x.__itruediv__(y)])
+def test_operators_say_how_to_take_over_pytorchs_tensors(operate):
+    with pytest.raises(TypeError, match=r"operand must be .*got torch.Tensor; scaffolding.from_dlpack takes it over"):
+        operate(sf.ones(2), Tensor())
+    with pytest.raises(TypeError, match="unsupported operand"):
+        sf.ones(2) + object()
 
 
 def test_errors_of_properties_and_attributes_of_tensors_stay():

@@ -36,6 +36,15 @@ bool is_numpy_array(PyObject* o) {
   return false;
 }
 
+bool is_torch_tensor(PyObject* o) {
+  for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base) {
+    if (std::strcmp(t->tp_name, "Tensor") != 0) continue;
+    nb::object module = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(t)), "__module__", nb::none());
+    if (PyUnicode_Check(module.ptr()) && PyUnicode_CompareWithASCIIString(module.ptr(), "torch") == 0) return true;
+  }
+  return false;
+}
+
 static int64_t int_of(PyObject* number) {
   int overflow = 0;
   long long v = PyLong_AsLongLongAndOverflow(number, &overflow);

@@ -24,6 +24,7 @@ nb::object scalar_object(const Tensor& one);  // the one element as bool, int or
 Value to_value(const std::string& op, const ArgInfo& info, PyObject* o);
 PyObject* to_object(Value v);  // new reference
 
+bool is_torch_tensor(PyObject* o);
 [[noreturn]] void wrong_argument(std::string_view op, std::string_view name, std::string_view wanted, PyObject* got);
 
 }  // namespace sf::py

@@ -21,13 +21,20 @@ const Tensor* operand(PyObject* o, Tensor& hold) {
 
 namespace {
 
+// What Python does where an operand is no tensor: it asks the other one's type. PyTorch's would only say that they do
+// not go together.
+PyObject* not_implemented(PyObject* other) {
+  if (is_torch_tensor(other)) wrong_argument("operator", "an operand", "a tensor or a number", other);
+  Py_RETURN_NOTIMPLEMENTED;
+}
+
 bool is_large(const Tensor& a, const Tensor& b) { return a.numel() > kReleaseAbove || b.numel() > kReleaseAbove; }
 
 template <auto F> PyObject* binary(PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
     Tensor ha, hb, y;
     const Tensor *x = operand(a, ha), *z = x ? operand(b, hb) : nullptr;
-    if (!z) Py_RETURN_NOTIMPLEMENTED;
+    if (!z) return not_implemented(x ? b : a);
     {
       MaybeRelease release(is_large(*x, *z));
       y = F(*x, *z);
@@ -51,7 +58,7 @@ template <auto F> PyObject* inplace(PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
     Tensor hb;
     const Tensor* z = operand(b, hb);
-    if (!z) Py_RETURN_NOTIMPLEMENTED;
+    if (!z) return not_implemented(b);
     Tensor x = tensor_of(a);
     {
       MaybeRelease release(is_large(x, *z));

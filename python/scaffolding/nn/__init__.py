@@ -93,6 +93,7 @@ _LATER = {
     "LinearCrossEntropyLoss": "linear_cross_entropy",
     "LinearCrossEntropyOptions": "linear_cross_entropy",
     "AdaptiveLogSoftmaxWithLoss": "adaptive",
+    "CrossMapLRN2d": "cross_map",
     "TripletMarginWithDistanceLoss": "triplet",
     "UninitializedBuffer": "lazy",
     "UninitializedParameter": "lazy",

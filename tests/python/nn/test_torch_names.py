@@ -139,3 +139,28 @@ def test_linear_cross_entropy_loss():
         chunked(x, sf.rand(2, 10).softmax(1))
     with pytest.raises(RuntimeError, match=r"expected weight shape to be \(10,\), got \(9,\)"):
         nn.LinearCrossEntropyLoss(5, 10, weight=sf.ones(9))
+
+
+def running_sums(x, size, alpha, beta, k):
+    """PyTorch's loop over channels: what enters the window is added, what leaves it taken out, but for channel 0."""
+    reach, squares = (size - 1) // 2 + 1, x * x
+    scales = [sum(squares[:, c] for c in range(min(reach, x.shape[1])))]
+    for c in range(1, x.shape[1]):
+        scale = scales[-1]
+        if c < x.shape[1] - reach + 1:
+            scale = scale + squares[:, c + reach - 1]
+        if c > reach:
+            scale = scale - squares[:, c - reach]
+        scales.append(scale)
+    return x * (k + alpha / size * sf.stack(scales, 1)) ** -beta
+
+
+@pytest.mark.parametrize("channels, size", [(7, 3), (7, 5), (3, 5), (8, 4), (1, 3)])
+def test_cross_map_normalisation(channels, size):
+    x = sf.randn(2, channels, 3, 2, dtype=sf.float64)
+    layer = nn.CrossMapLRN2d(size, alpha=0.5, beta=0.75, k=1.5)
+    assert sf.allclose(layer(x), running_sums(x, size, 0.5, 0.75, 1.5), rtol=1e-12)
+    assert repr(layer) == f"CrossMapLRN2d({size}, alpha=0.5, beta=0.75, k=1.5)"
+    assert sf.autograd.gradcheck(layer, [x[:1].requires_grad_()])
+    with pytest.raises(ValueError, match=r"CrossMapLRN2d: input must be \[N, C, H, W\]"):
+        layer(x[0])
