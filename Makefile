@@ -99,7 +99,8 @@ TSAN_autograd := $(TSAN_autograd):GradientMapTest.*:inplace.*:inference_mode.*
 TSAN_memory := LeanMemory.*:KernelWatcher.*:Cache.*:HubCacheTest.*:Safetensors.*:RowGemm.*:random.*
 TSAN_data := DataLoader.*:Buckets.*:DatasetTest.*
 TSAN_train := ProcessGroup.*:RunLogTest.*:TrainerTest.*
-TSAN_PIECES := autograd memory data train
+TSAN_server := HttpServerTest.*
+TSAN_PIECES := autograd memory data train server
 TSAN_MINUTES ?= 10
 tsan_run = SF_NUM_THREADS=2 timeout $(TSAN_MINUTES)m setarch -R $(1)/scaffolding_tests --gtest_brief=1 \
   --gtest_filter='$(2)'
@@ -116,12 +117,12 @@ tsan-build:
 $(TSAN_PIECES:%=tsan-%): tsan-%: tsan-build
 	$(call tsan_run,build/tsan,$(TSAN_$*))
 
-# core, autograd, data and train, whose tests are built alone: a step of .ci/run.
+# core, autograd, data, train and server, whose tests are built alone: a step of .ci/run.
 tsan-parts:
 	tools/setup.sh
-	cmake --preset tsan -B build/tsan_parts -DSF_TEST_FOLDERS="core;autograd;data;train"
+	cmake --preset tsan -B build/tsan_parts -DSF_TEST_FOLDERS="core;autograd;data;train;server"
 	cmake --build build/tsan_parts --parallel $(JOBS) --target scaffolding_tests
-	$(call tsan_run,build/tsan_parts,$(TSAN_autograd):$(TSAN_data):$(TSAN_train))
+	$(call tsan_run,build/tsan_parts,$(TSAN_autograd):$(TSAN_data):$(TSAN_train):$(TSAN_server))
 
 # libscaffolding_cuda.so beside libscaffolding.so, and the checks that need no GPU.
 # SF_CUDA_ARCHS in CMAKE_ARGS says for which GPUs.

@@ -166,7 +166,7 @@ void add_serve(CLI::App& program) {
   c->footer(R"(Examples:
   scaffolding serve --port 7860
   scaffolding serve --models ~/models --lora-dir ~/loras --dtype bfloat16 --data ~/pictures
-  scaffolding serve --new-token anna >> tokens.txt)");
+  scaffolding serve --new-token anna          # its line for the file of --tokens)");
   c->callback([o] { serve(*o); });
 }
 
@@ -175,6 +175,7 @@ void add_serve(CLI::App& program) {
 void add_serve(CLI::App& program) {
   auto* c = program.add_subcommand("serve", "Make pictures for programs and people, over HTTP");
   c->allow_extras();
+  c->footer("Example:\n  scaffolding serve");
   c->callback([] {
     fail<NotSupported>(
         "serve: this build has no server; it needs Boost's headers and SQLite (Debian: "

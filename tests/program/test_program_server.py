@@ -112,6 +112,15 @@ def test_an_urgent_job_overtakes_one_that_runs(server):
     assert picture_of(server, done) == picture_of(server, alone)
 
 
+def test_an_overtaken_job_is_cancelled_at_once(server):
+    slow, fast = (server.post("/api/v1/jobs", {**LONG, "priority": p})[1]["id"] for p in ("normal", "high"))
+    server.wait(fast, ["running"])
+    server.request("DELETE", f"/api/v1/jobs/{slow}")
+    assert server.wait(slow)["state"] == "cancelled" and server.get(f"/api/v1/jobs/{fast}")[1]["state"] == "running"
+    server.request("DELETE", f"/api/v1/jobs/{fast}")
+    assert server.wait(fast)["state"] == "cancelled"
+
+
 def picture_of(server, job):
     return server.get(job["pictures"][0]["url"])[1]
 

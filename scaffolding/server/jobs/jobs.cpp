@@ -97,6 +97,7 @@ void Jobs::stop(double drain_seconds) {
 }
 
 Jobs::Accepted Jobs::submit(JobRecord record) {
+  std::unique_lock one(submitting_);
   {
     std::lock_guard lock(mutex_);
     if (stopping_) throw ApiError(503, "the server is stopping", "stopping", "", {{"Retry-After", "10"}});
@@ -119,6 +120,7 @@ Jobs::Accepted Jobs::submit(JobRecord record) {
     std::lock_guard lock(mutex_);
     take_up(std::move(added.job));
   }
+  one.unlock();
   wake_.notify_all();
   return {*find(id), true};
 }
@@ -401,6 +403,24 @@ void Jobs::fail_overdue(double now) {
   for (auto& job : overdue) finish(job, JobState::Failed, "the job waited for longer than this server lets it");
 }
 
+// Those that were overtaken; the one that runs is asked between its steps.
+void Jobs::drop_cancelled() {
+  if (active_.size() < 2) return;
+  for (auto a = active_.begin(), last = std::prev(active_.end()); a != last;) {
+    LivePointer job = a->job;
+    {
+      std::lock_guard lock(mutex_);
+      if (!job->cancelled) {
+        ++a;
+        continue;
+      }
+      --running_;
+    }
+    a = active_.erase(a);
+    finish(job, JobState::Cancelled, "");
+  }
+}
+
 void Jobs::work() {
   double looked = 0;
   for (;;) {
@@ -423,6 +443,7 @@ void Jobs::work() {
     }
     const double now = seconds_now();
     if (now - looked > 5) looked = now, fail_overdue(now);
+    drop_cancelled();
     if (next) {
       try {
         begin(next);

@@ -102,6 +102,7 @@ class Jobs {
   void take_up(JobRecord job);
   void forget_old();
   void fail_overdue(double now);
+  void drop_cancelled();
 
   History& history_;
   ModelShelf& shelf_;
@@ -109,6 +110,7 @@ class Jobs {
   const JobSettings settings_;
   Log& log_;
   Metrics& metrics_;
+  std::mutex submitting_;  // a job that was added is taken up before another one is asked for
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   JobQueue queue_;
