@@ -1,7 +1,5 @@
 """Pillow's pictures and NumPy's arrays as images [C, H, W], and back. Pillow is loaded where a picture is made."""
 
-import numpy
-
 from .._core import Tensor, from_numpy
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
@@ -11,6 +9,8 @@ def image_of(picture):
     """The tensor [C, H, W] of a picture of Pillow's, uint8 (int32 of one in more bits, float32 of mode F), or of an
     array [H, W] or [H, W, C] of any dtype. TypeError for anything else.
     """
+    import numpy
+
     if type(picture).__module__.startswith("PIL."):
         modes = {"1": "L", "P": "RGBA" if "transparency" in picture.info else "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
         if picture.mode in modes:
@@ -34,6 +34,7 @@ def image_of(picture):
 
 def to_pil_image(image, mode=None):
     """The picture of a tensor [C, H, W] or [H, W], or of an array [H, W] or [H, W, C]; floats are of 0..1."""
+    import numpy
     from PIL import Image
 
     if isinstance(image, Tensor):
