@@ -63,7 +63,7 @@ std::vector<nn::QuantizeRule> rules_of(const Options& o) {
 void write_gguf(const Weights& weights, const Options& o, const io::Metadata& metadata) {
   const auto rules = rules_of(o);
   std::map<std::string, io::GgufTensor> out;
-  int64_t quantised = 0, fell_back = 0, numbers = 0;
+  int64_t quantised = 0, fell_back = 0, unfit = 0, numbers = 0;
   for (auto& [name, t] : weights) {
     const bool is_weight = name.ends_with("weight") && t.ndim() >= 2 && is_floating(t.dtype());
     const std::string type = o.type.empty() || !is_weight ? "" : nn::quantized_format(name, o.type, rules);
@@ -71,6 +71,7 @@ void write_gguf(const Weights& weights, const Options& o, const io::Metadata& me
     // A convolution's numbers are one row: its own are three long.
     const GgufFormat* fit = wanted ? fitting_gguf_blocks(*wanted, t.ndim() == 2 ? t.size(1) : t.numel()) : nullptr;
     if (!fit) {
+      unfit += bool(wanted);
       const auto dtype = wanted_dtype(o);
       out.emplace(name, io::plain_gguf(name, dtype && is_floating(t.dtype()) ? to_dtype(t, *dtype) : t));
       continue;
@@ -84,6 +85,7 @@ void write_gguf(const Weights& weights, const Options& o, const io::Metadata& me
   if (o.type.empty()) return;
   std::cerr << quantised << " weights of " << numbers << " numbers in blocks";
   if (fell_back) std::cerr << ", " << fell_back << " of them in the next type of blocks of 32";
+  if (unfit) std::cerr << "; " << unfit << " stay as they are, since their rows fit no blocks";
   std::cerr << "\n";
 }
 
@@ -133,15 +135,16 @@ void convert(const Options& o) {
   SF_CHECK(is_gguf(o.output) || (o.type.empty() && o.rules.empty()),
            "convert: --type and --rule are for files that end in .gguf, got '", o.output, "'");
   if (fs::is_directory(o.input)) {
-    SF_CHECK(is_weights_file(o.output), "convert: a folder becomes a file that ends in .safetensors, .gguf or .ckpt, got '",
-             o.output, "'");
+    SF_CHECK(is_weights_file(o.output),
+             "convert: a folder becomes a file that ends in .safetensors, .gguf or .ckpt, got '", o.output, "'");
     if (fs::exists(fs::path(o.input) / "model_index.json")) folder_to_file(o);
     else write_weights(io::load_checkpoint(o.input), o);
   } else if (is_weights_file(o.output)) {
     write_weights(io::load_checkpoint(o.input), o, kept_metadata(o.input));
   } else {
     SF_CHECK(!fs::path(o.output).has_extension(),
-             "convert: the output must be a folder, or end in .safetensors, .gguf, .pt, .bin or .ckpt, got '", o.output, "'");
+             "convert: the output must be a folder, or end in .safetensors, .gguf, .pt, .bin or .ckpt, got '", o.output,
+             "'");
     file_to_folder(o);
   }
   std::cout << o.output << "\n";
@@ -154,7 +157,8 @@ void add_convert(CLI::App& program) {
       "convert", "Convert a model between one file and a folder, or weights between formats and dtypes");
   auto o = std::make_shared<Options>();
   command->add_option("input", o->input, "A checkpoint file, or a folder in diffusers' layout")->required();
-  command->add_option("output", o->output, "A file (.safetensors, .gguf, .pt, .bin, .ckpt), or a folder for a whole model")
+  command
+      ->add_option("output", o->output, "A file (.safetensors, .gguf, .pt, .bin, .ckpt), or a folder for a whole model")
       ->required();
   command->add_option("--dtype", o->dtype,
                       "Floating tensors become float32, bfloat16 or float16; without it they stay as they are");

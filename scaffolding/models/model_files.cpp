@@ -175,8 +175,8 @@ static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions opti
     if (key.empty()) continue;
     if (auto layer = layers.find(key); layer != layers.end())
       if (auto blocks = stored->blocks(name))
-        if (auto* made = nn::put_gguf(*layer->second, blocks->format, blocks->bytes,
-                                      options.dtype.value_or(kFloat32))) {
+        if (auto* made =
+                nn::put_gguf(*layer->second, blocks->format, blocks->bytes, options.dtype.value_or(kFloat32))) {
           state.emplace(std::move(key), to_device(nn::named_buffers(*made).at(0).tensor, options.device));
           continue;
         }

@@ -98,7 +98,9 @@ def _nf4_config(model, layers):
 
 def _float8_config(layers):
     def facts(layer):
-        return {"dynamic": bool(layer.dynamic)} if isinstance(layer, _core._layer_LinearFP8) else {"format": layer.format}
+        return (
+            {"dynamic": bool(layer.dynamic)} if isinstance(layer, _core._layer_LinearFP8) else {"format": layer.format}
+        )
 
     return {"quant_method": "scaffolding", "layers": {name: facts(m) for name, m in sorted(layers.items())}}
 
@@ -120,9 +122,7 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
     for name in file.keys():
         if key := _models.current_key(model, name):
             entries[key] = name
-    layers = {
-        name: m for name, m in model.named_modules() if type(m) in (_core._layer_Linear, _core._layer_Conv2d)
-    }
+    layers = {name: m for name, m in model.named_modules() if type(m) in (_core._layer_Linear, _core._layer_Conv2d)}
     state = {}
     if dynamic is None:
         for key in [key for key in entries if key.endswith(STATE)]:
