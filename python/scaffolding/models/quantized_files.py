@@ -43,6 +43,9 @@ def save(model, folder, variant, safe_serialization, max_shard_size):
     if not safe_serialization:
         raise ValueError("save_pretrained: quantised weights are saved as safetensors; pass safe_serialization=True")
     layers = layers_of(model)
+    tables = [name for name, m in model.named_modules() if isinstance(m, _core._layer_EmbeddingGGUF)]
+    if tables:
+        raise NotImplementedError(f"save_pretrained: {tables[0]!r} is a table in blocks, which no folder's format has")
     of_nf4 = {name for name, m in layers.items() if isinstance(m, _core._layer_LinearNF4)}
     if of_nf4 and len(of_nf4) < len(layers):
         raise ValueError(
