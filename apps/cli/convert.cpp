@@ -63,7 +63,7 @@ std::vector<nn::QuantizeRule> rules_of(const ConvertOptions& o) {
 void write_gguf(const Weights& weights, const ConvertOptions& o, const io::Metadata& metadata) {
   const auto rules = rules_of(o);
   std::map<std::string, io::GgufTensor> out;
-  int64_t quantised = 0, fell_back = 0, numbers = 0;
+  int64_t quantised = 0, fell_back = 0, unfit = 0, numbers = 0;
   for (auto& [name, t] : weights) {
     const bool is_weight = name.ends_with("weight") && t.ndim() >= 2 && is_floating(t.dtype());
     const std::string type = o.type.empty() || !is_weight ? "" : nn::quantized_format(name, o.type, rules);
@@ -71,6 +71,7 @@ void write_gguf(const Weights& weights, const ConvertOptions& o, const io::Metad
     // A convolution's numbers are one row: its own are three long.
     const GgufFormat* fit = wanted ? fitting_gguf_blocks(*wanted, t.ndim() == 2 ? t.size(1) : t.numel()) : nullptr;
     if (!fit) {
+      unfit += bool(wanted);
       const auto dtype = wanted_dtype(o);
       out.emplace(name, io::plain_gguf(name, dtype && is_floating(t.dtype()) ? to_dtype(t, *dtype) : t));
       continue;
@@ -84,6 +85,7 @@ void write_gguf(const Weights& weights, const ConvertOptions& o, const io::Metad
   if (o.type.empty()) return;
   std::cerr << quantised << " weights of " << numbers << " numbers in blocks";
   if (fell_back) std::cerr << ", " << fell_back << " of them in the next type of blocks of 32";
+  if (unfit) std::cerr << "; " << unfit << " stay as they are, since their rows fit no blocks";
   std::cerr << "\n";
 }
 

@@ -9,8 +9,8 @@
 #include "python/bindings/diffusion/bind_trajectories.h"
 #include "python/bindings/distributed/bind_distributed.h"
 #include "python/bindings/io/bind_hub.h"
-#include "python/bindings/nn/bind_streaming.h"
 #include "python/bindings/nn/bind_quantize.h"
+#include "python/bindings/nn/bind_streaming.h"
 #include "python/bindings/ops/bind_fuse.h"
 #include "python/bindings/tokenizers/bind_tokenizers.h"
 

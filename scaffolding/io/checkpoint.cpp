@@ -69,8 +69,7 @@ class GgufCheckpoint final : public Checkpoint, public StoresBlocks {
     const Object all = file_.metadata();
     std::map<std::string, std::string> out;
     for (size_t i = 0; i + 1 < all.items().size(); i += 2)
-      if (all.items()[i + 1].is(Object::String))
-        out.emplace(all.items()[i].text(), all.items()[i + 1].text());
+      if (all.items()[i + 1].is(Object::String)) out.emplace(all.items()[i].text(), all.items()[i + 1].text());
     return out;
   }
 

@@ -175,8 +175,8 @@ static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions opti
     if (key.empty()) continue;
     if (auto layer = layers.find(key); layer != layers.end())
       if (auto blocks = stored->blocks(name))
-        if (auto* made = nn::put_gguf(*layer->second, blocks->format, blocks->bytes,
-                                      options.dtype.value_or(kFloat32))) {
+        if (auto* made =
+                nn::put_gguf(*layer->second, blocks->format, blocks->bytes, options.dtype.value_or(kFloat32))) {
           state.emplace(std::move(key), to_device(nn::named_buffers(*made).at(0).tensor, options.device));
           continue;
         }
@@ -221,6 +221,11 @@ std::unique_ptr<Model> load_model(const io::Checkpoint& weights, std::unique_ptr
 }
 
 void save_model(Model& model, const std::string& folder, const SaveModelOptions& options) {
+  for (auto& m : nn::named_modules(model)) {
+    const std::string_view type = m.module->type();
+    SF_CHECK_AS(NotSupported, !type.ends_with("GGUF") && type != "LinearNF4" && type != "LinearFP8", "save_model: '",
+                m.name, "' is quantised (", std::string(type), "); save_pretrained of the Python package writes it");
+  }
   io::ReplacingFolder files(folder, "config.json");
   std::error_code error;
   fs::create_directories(folder, error);

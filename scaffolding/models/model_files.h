@@ -13,8 +13,8 @@ struct LoadModelOptions {
   Device device = {};
   std::optional<bool> use_safetensors;  // absent: safetensors where there are any, else .bin
   std::optional<io::Object> config;     // what config.json says, of a caller who has read it; absent: it is read
-  // Layers whose weights lie in the file in blocks (GGUF) keep them so (nn/quantized_gguf.h); else they become `dtype`. Of a
-  // file with blocks an absent dtype is float32.
+  // Layers whose weights lie in the file in blocks (GGUF) keep them so (nn/quantized_gguf.h); else they become `dtype`.
+  // Of a file with blocks an absent dtype is float32.
   bool keep_blocks = false;
   io::Object overrides = io::Object::container(io::Object::Dict);  // config fields that replace those of config.json
 };

@@ -46,7 +46,8 @@ TensorOptions place_of(const Tensor& t) { return {t.device(), t.dtype()}; }
 
 std::shared_ptr<Module> made_gguf(Module& layer, const std::string& format, const Tensor& dense) {
   if (auto* l = exactly<Linear>(layer)) {
-    auto made = std::make_shared<LinearGGUF>(l->in_features, l->out_features, false, format, place_of(l->weight), dense);
+    auto made =
+        std::make_shared<LinearGGUF>(l->in_features, l->out_features, false, format, place_of(l->weight), dense);
     made->bias = l->bias;
     return made;
   }
@@ -65,13 +66,36 @@ int64_t row_of(Module& layer, const Tensor& weight) {
 const std::vector<QuantizeRule>& wide_by_default() {
   static const std::vector<QuantizeRule> rules = [] {
     std::vector<QuantizeRule> out;
-    for (const char* pattern :
-         {"*time_embedding*", "*time_embed.*", "*time_proj*", "*timestep_embedder*", "*add_embedding*", "*class_embedding*", "*label_emb*",
-          "*conv_in", "*conv_out", "*conv_in.weight", "*conv_out.weight", "*input_blocks.0.0*",
-          "*diffusion_model.out.*", "*patch_embed*", "*pos_embed*", "*position_embedding*", "*token_embedding*",
-          "*caption_projection*", "*adaln_single*", "*norm*.linear*", "*norm_out*", "proj_out*", "transformer.proj_out*",
-          "*relative_attention_bias*", "shared*", "*embed_tokens*", "first_stage_model.*", "vae.*", "*text_projection*",
-          "*mask_conv*"})
+    for (const char* pattern : {"*time_embedding*",
+                                "*time_embed.*",
+                                "*time_proj*",
+                                "*timestep_embedder*",
+                                "*add_embedding*",
+                                "*class_embedding*",
+                                "*label_emb*",
+                                "*conv_in",
+                                "*conv_out",
+                                "*conv_in.weight",
+                                "*conv_out.weight",
+                                "*input_blocks.0.0*",
+                                "*diffusion_model.out.*",
+                                "*patch_embed*",
+                                "*pos_embed*",
+                                "*position_embedding*",
+                                "*token_embedding*",
+                                "*caption_projection*",
+                                "*adaln_single*",
+                                "*norm*.linear*",
+                                "*norm_out*",
+                                "proj_out*",
+                                "transformer.proj_out*",
+                                "*relative_attention_bias*",
+                                "shared*",
+                                "*embed_tokens*",
+                                "first_stage_model.*",
+                                "vae.*",
+                                "*text_projection*",
+                                "*mask_conv*"})
       out.push_back({pattern, ""});
     return out;
   }();

@@ -25,9 +25,7 @@ Buffer blocks_of(const char* layer, const std::string& format, int64_t rows, int
 }
 
 std::string shown(const std::string& format) { return ", format='" + format + "'"; }
-std::string known(const char* layer, const std::string& format) {
-  return std::string(gguf_blocks(layer, format).name);
-}
+std::string known(const char* layer, const std::string& format) { return std::string(gguf_blocks(layer, format).name); }
 
 }  // namespace
 
@@ -91,8 +89,7 @@ EmbeddingGGUF::EmbeddingGGUF(int64_t count, int64_t dim, const std::string& form
 
 Tensor EmbeddingGGUF::forward(const Tensor& input) const {
   check_defined("EmbeddingGGUF", "input", input);
-  SF_CHECK_AS(TypeError, is_integral(input.dtype()), "EmbeddingGGUF: input must be whole numbers, got ",
-              input.dtype());
+  SF_CHECK_AS(TypeError, is_integral(input.dtype()), "EmbeddingGGUF: input must be whole numbers, got ", input.dtype());
   Shape size = input.shape();
   size.push_back(embedding_dim);
   const Tensor rows = index_select(weight, 0, to_dtype(input.reshape({input.numel()}), kInt64));
@@ -103,13 +100,12 @@ std::string EmbeddingGGUF::extra_repr() const {
   return text(num_embeddings) + ", " + text(embedding_dim) + shown(format);
 }
 
-SF_LAYER(LinearGGUF,
-         "in_features, out_features, bias=True, format='Q8_0', device=None, dtype=None, _weight=None",
-         [](int64_t in_features, int64_t out_features, bool bias, std::string format, std::optional<Device> device,
-            std::optional<DType> dtype, const Tensor& dense) {
-           return std::make_unique<LinearGGUF>(in_features, out_features, bias, format, TensorOptions{device, dtype},
-                                               dense);
-         })
+SF_LAYER(
+    LinearGGUF, "in_features, out_features, bias=True, format='Q8_0', device=None, dtype=None, _weight=None",
+    [](int64_t in_features, int64_t out_features, bool bias, std::string format, std::optional<Device> device,
+       std::optional<DType> dtype, const Tensor& dense) {
+      return std::make_unique<LinearGGUF>(in_features, out_features, bias, format, TensorOptions{device, dtype}, dense);
+    })
     .doc("Linear with a frozen weight in a GGUF format, zeros at first; scaffolding.nn.quantize_ makes it of a Linear.")
     .forward<&LinearGGUF::forward>("input")
     .field<&LinearGGUF::in_features>("in_features")
@@ -132,8 +128,8 @@ SF_LAYER(Conv2dGGUF,
 SF_LAYER(EmbeddingGGUF, "num_embeddings, embedding_dim, format='Q8_0', device=None, dtype=None, _weight=None",
          [](int64_t num_embeddings, int64_t embedding_dim, std::string format, std::optional<Device> device,
             std::optional<DType> dtype, const Tensor& dense) {
-           return std::make_unique<EmbeddingGGUF>(num_embeddings, embedding_dim, format,
-                                                  TensorOptions{device, dtype}, dense);
+           return std::make_unique<EmbeddingGGUF>(num_embeddings, embedding_dim, format, TensorOptions{device, dtype},
+                                                  dense);
          })
     .doc("Embedding with a frozen table in a GGUF format; scaffolding.nn.quantize_ makes it of an Embedding.")
     .forward<&EmbeddingGGUF::forward>("input")

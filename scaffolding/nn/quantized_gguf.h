@@ -41,8 +41,8 @@ struct Conv2dGGUF : Conv2d {
 struct EmbeddingGGUF : Module {
   int64_t num_embeddings, embedding_dim;
   std::string format;
-  Buffer weight;                        // uint8 [num_embeddings, embedding_dim / block * bytes]
-  Buffer like{Tensor(), false};         // [0] of the dtype that rows become: to() changes it
+  Buffer weight;                 // uint8 [num_embeddings, embedding_dim / block * bytes]
+  Buffer like{Tensor(), false};  // [0] of the dtype that rows become: to() changes it
   SF_MODULE(EmbeddingGGUF, weight, like)
 
   EmbeddingGGUF(int64_t num_embeddings, int64_t embedding_dim, const std::string& format = "Q8_0",

@@ -460,7 +460,11 @@ def corpus():
         add(
             "gguf",
             f"type{kind}.gguf",
-            gguf([], [("a", (32 if kind < 10 or kind == 20 else 256,), kind, 0)], bytes(i * 37 % 251 for i in range(size))),
+            gguf(
+                [],
+                [("a", (32 if size < 84 else 256,), kind, 0)],
+                bytes(i * 37 % 251 for i in range(size)),
+            ),
         )
     header = json.dumps(
         {

@@ -23,7 +23,8 @@ void bind_quantize(nb::module_& m) {
   m.def("_quantized_format", [](const std::string& name, const std::string& format,
                                 const std::vector<std::pair<std::string, std::string>>& own) {
     std::vector<nn::QuantizeRule> rules = nn::wide_by_default();
-    for (auto& [pattern, f] : own) rules.push_back({pattern, f.empty() ? f : std::string(gguf_blocks("rules", f).name)});
+    for (auto& [pattern, f] : own)
+      rules.push_back({pattern, f.empty() ? f : std::string(gguf_blocks("rules", f).name)});
     return nn::quantized_format(name, format, rules);
   });
   // The format for rows of so many numbers, or None.

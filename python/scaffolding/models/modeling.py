@@ -288,9 +288,9 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         cache_dir, force_download, token and local_files_only are for that. config: a dict, or a folder with
         config.json, for a model of another size than its kind has, or, of one that a file has alone, than the class's
         defaults or the tensors' shapes say. torch_dtype: floating tensors in this dtype; without one they are mapped,
-        not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. quantization_config:
-        GGUFQuantizationConfig for a .gguf file's weights to stay in blocks; without it they become torch_dtype, or
-        float32. Other keywords replace fields of the config.
+        not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights.
+        quantization_config: GGUFQuantizationConfig for a .gguf file's weights to stay in blocks; without it they become
+        torch_dtype, or float32. Other keywords replace fields of the config.
         ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape;
         NotImplementedError for other families of models."""
         places = {
@@ -313,9 +313,7 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         }
         path = hub.model_file(pretrained_model_link_or_path_or_dict, **place)
         device = device_argument(f"{cls.__name__}.from_single_file", device, device_map)
-        keep_blocks, torch_dtype = blocks_kept(
-            f"{cls.__name__}.from_single_file", quantization_config, torch_dtype
-        )
+        keep_blocks, torch_dtype = blocks_kept(f"{cls.__name__}.from_single_file", quantization_config, torch_dtype)
         model = cls.__new__(cls)
         if not places:
             if keep_blocks:
@@ -327,7 +325,9 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
             return model
         configs = {} if config is None else {place: {**config, **kwargs} for place in places}
         file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
-        file.load(model, next(place for place in places if place in file.parts()), torch_dtype, device, kwargs, keep_blocks)
+        file.load(
+            model, next(place for place in places if place in file.parts()), torch_dtype, device, kwargs, keep_blocks
+        )
         return model
 
     def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size="10GB"):

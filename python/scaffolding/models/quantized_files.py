@@ -43,6 +43,9 @@ def save(model, folder, variant, safe_serialization, max_shard_size):
     if not safe_serialization:
         raise ValueError("save_pretrained: quantised weights are saved as safetensors; pass safe_serialization=True")
     layers = layers_of(model)
+    tables = [name for name, m in model.named_modules() if isinstance(m, _core._layer_EmbeddingGGUF)]
+    if tables:
+        raise NotImplementedError(f"save_pretrained: {tables[0]!r} is a table in blocks, which no folder's format has")
     of_nf4 = {name for name, m in layers.items() if isinstance(m, _core._layer_LinearNF4)}
     if of_nf4 and len(of_nf4) < len(layers):
         raise ValueError(
@@ -98,7 +101,9 @@ def _nf4_config(model, layers):
 
 def _float8_config(layers):
     def facts(layer):
-        return {"dynamic": bool(layer.dynamic)} if isinstance(layer, _core._layer_LinearFP8) else {"format": layer.format}
+        return (
+            {"dynamic": bool(layer.dynamic)} if isinstance(layer, _core._layer_LinearFP8) else {"format": layer.format}
+        )
 
     return {"quant_method": "scaffolding", "layers": {name: facts(m) for name, m in sorted(layers.items())}}
 
@@ -120,9 +125,7 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
     for name in file.keys():
         if key := _models.current_key(model, name):
             entries[key] = name
-    layers = {
-        name: m for name, m in model.named_modules() if type(m) in (_core._layer_Linear, _core._layer_Conv2d)
-    }
+    layers = {name: m for name, m in model.named_modules() if type(m) in (_core._layer_Linear, _core._layer_Conv2d)}
     state = {}
     if dynamic is None:
         for key in [key for key in entries if key.endswith(STATE)]:

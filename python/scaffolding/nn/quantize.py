@@ -18,14 +18,14 @@ def quantize_(
 ):
     """Replaces layers of a model, in place, by ones whose weights stay in two to eight bits; returns the model.
 
-    dtype: "nf4", or float8_e4m3fn or float8_e5m2 (names or dtypes): linear layers become LinearNF4 or LinearFP8. Or the
-    name of a GGUF format, as "q8_0" or "q4_K": linear layers become LinearGGUF and, with convolutions, Conv2d becomes
-    Conv2dGGUF; rows that do not fit its blocks of 256 take the next format of 32 with no fewer bits. What models need
-    wide stays so then (time embeddings, first and last layers, modulation, autoencoders), and rules, {pattern: format or
-    None}, say otherwise: the last one that fits a layer's name counts, * stands for any text.
-    filter_fn(module, name): False keeps a layer as it
-    is; without one all are replaced, but for those whose weight another module shares. compress_statistics: NF4's
-    magnitudes of blocks in eight bits. per_row, dynamic: see LinearFP8.
+    dtype: "nf4", or float8_e4m3fn or float8_e5m2 (names or dtypes): linear layers become LinearNF4 or LinearFP8. Or
+    the name of a GGUF format, as "q8_0" or "q4_K": linear layers become LinearGGUF and, with convolutions, Conv2d
+    becomes Conv2dGGUF; rows that do not fit its blocks of 256 take the next format of 32 with no fewer bits. What
+    models need wide stays so then (time embeddings, first and last layers, modulation, autoencoders), and rules,
+    {pattern: format or None}, say otherwise: the last one that fits a layer's name counts, * stands for any text.
+    filter_fn(module, name): False keeps a layer as it is; without one all are replaced, but for those whose weight
+    another module shares. compress_statistics: NF4's magnitudes of blocks in eight bits. per_row, dynamic: see
+    LinearFP8.
 
     The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is
     quantised must keep its dtypes. LoRAs of the model stay beside it. `save_pretrained` writes what `from_pretrained`
@@ -118,7 +118,9 @@ def gguf_layer(module, format, weight=None, device=None):
     """The layer that stands for a Linear or Conv2d, with its bias and this weight, or zeros."""
     place = {"device": device or module.weight.device, "dtype": module.weight.dtype, "_weight": weight}
     if type(module) is _core._layer_Linear:
-        made = _core._layer_LinearGGUF(module.in_features, module.out_features, module.bias is not None, format, **place)
+        made = _core._layer_LinearGGUF(
+            module.in_features, module.out_features, module.bias is not None, format, **place
+        )
     else:
         made = _core._layer_Conv2dGGUF(
             module.in_channels, module.out_channels, module.kernel_size, module.stride, module.padding,

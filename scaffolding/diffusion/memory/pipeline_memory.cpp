@@ -8,8 +8,8 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
 #include "scaffolding/nn/adapter.h"
-#include "scaffolding/nn/streaming/stream_groups.h"
 #include "scaffolding/nn/quantized_gguf.h"
+#include "scaffolding/nn/streaming/stream_groups.h"
 
 namespace sf::diffusion {
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kTypeUint32 = 4, kTypeText = 8, kTypeList = 9, kTypeInt32 = 5;
 constexpr uint64_t kDataAlignment = 32;  // of tensors in the data
-constexpr int64_t kMostDims = 4;     // ggml's
+constexpr int64_t kMostDims = 4;         // ggml's
 
 template <class T> void put_value(std::string& to, T v) { to.append(reinterpret_cast<const char*>(&v), sizeof v); }
 void put_string(std::string& to, const std::string& s) {

@@ -45,8 +45,8 @@ Tensor dequantize_gguf(const Tensor& input, const std::string& format, const Sha
   autograd::NoGrad off;
   Tensor y = empty(size, t == kFloat64 ? kFloat32 : t, input.device());
   SF_CHECK(y.numel() % f.block == 0 && input.numel() == y.numel() / f.block * f.bytes, op, ": a tensor of ", size,
-           " needs ", y.numel() / f.block * f.bytes, " bytes in whole blocks of ", f.block, " as ",
-           std::string(f.name), ", got ", input.shape());
+           " needs ", y.numel() / f.block * f.bytes, " bytes in whole blocks of ", f.block, " as ", std::string(f.name),
+           ", got ", input.shape());
   if (y.numel() > 0) {
     const Tensor blocks = contiguous(input);
     const GgufDecode d{blocks, y, *f.blocks};
@@ -138,8 +138,9 @@ Tensor linear_gguf(const Tensor& input, const Tensor& weight, const Tensor& bias
 }
 
 SF_OP(quantize_gguf, "input, format")
-    .doc("Rows of numbers in the blocks of a GGUF format: Q8_0, Q4_K and their like; the gguf package's bytes for the "
-         "simple ones.")
+    .doc(
+        "Rows of numbers in the blocks of a GGUF format: Q8_0, Q4_K and their like; the gguf package's bytes for the "
+        "simple ones.")
     .no_gradient();
 SF_OP(dequantize_gguf, "input, format, size, dtype=None")
     .doc("The tensor of that size behind the blocks of a GGUF format.")

@@ -103,8 +103,8 @@ template <class P> static void multiply_many_rows(const P& p) {
 constexpr int64_t kFewRows = 16;
 
 // sums[i][j] += dot products of MR rows of a with four of the weight, `count` numbers of each, a multiple of 32.
-template <int MR> [[gnu::noinline]] static void add_dots(const float* a, int64_t a_m, const float* b, int64_t count,
-                                                         float* sums) {
+template <int MR>
+[[gnu::noinline]] static void add_dots(const float* a, int64_t a_m, const float* b, int64_t count, float* sums) {
   vf acc[MR][kDotCols];
 #pragma GCC unroll 4
   for (int i = 0; i < MR; ++i)
@@ -162,8 +162,9 @@ template <class S> static void gguf_multiply(const GgufProduct& g) {
   if (g.bias) e.bias = g.bias.data, e.bias_type = g.bias.dtype;
   if (g.residual)
     e.residual = g.residual.data, e.residual_row = g.residual.strides[0], e.residual_type = g.residual.dtype;
-  const GgufOperands<S> p{g.c.sizes[0], g.c.sizes[1], g.a.sizes[1], g.a.as<const S>(), g.a.strides[0],
-                             g.blocks.as<const uint8_t>(), g.blocks.sizes[1], gguf_decoder(g.format), e};
+  const GgufOperands<S> p{g.c.sizes[0],      g.c.sizes[1],           g.a.sizes[1],
+                          g.a.as<const S>(), g.a.strides[0],         g.blocks.as<const uint8_t>(),
+                          g.blocks.sizes[1], gguf_decoder(g.format), e};
   if (p.m > kFewRows) return multiply_many_rows(p);
   auto* a = static_cast<float*>(scratch(size_t(p.m * p.k) * sizeof(float) + kPackSlack, kSlotA));
   for (int64_t i = 0; i < p.m; ++i)

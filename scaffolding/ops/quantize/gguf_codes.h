@@ -1,4 +1,4 @@
-// What decoding and encoding GGUF's blocks share. No code that depends on an instruction set: *.cpu.cpp files include it.
+// What decoding and encoding GGUF's blocks share. Included by *.cpu.cpp files: no code that needs an instruction set.
 #pragma once
 #include <cstdint>
 

@@ -174,7 +174,8 @@ SF_INLINE static GgufDecoder gguf_decoder(GgufBlocks format) {
 #define SF_GGUF_PLAIN(NAME, id, bytes, dtype)
 #define SF_GGUF_UNREAD(NAME, id, block, bytes)
 #define SF_GGUF_BLOCKS(NAME, id, block, bytes) \
-  case GgufBlocks::NAME: return {block, bytes, decode_blocks_of_##NAME};
+  case GgufBlocks::NAME:                       \
+    return {block, bytes, decode_blocks_of_##NAME};
 #include "scaffolding/ops/quantize/gguf_formats.def"
   }
   return {};

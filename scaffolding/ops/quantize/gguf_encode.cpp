@@ -1,4 +1,4 @@
-// Blocks of 32. Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 round as the gguf package (quants.py) does, step for step.
+// Blocks of 32. Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 round as the gguf package does, step for step.
 #include "scaffolding/ops/quantize/gguf_encode.h"
 
 #include <algorithm>
@@ -124,7 +124,8 @@ void encode_IQ4_NL(const float* x, uint8_t* b) {
 
 bool encode_gguf(GgufBlocks format, const float* x, int64_t n, uint8_t* blocks) {
   std::atomic<bool> good = true;
-  auto all = [&](int64_t block, int64_t bytes, void (*encode)(const float*, uint8_t*), std::initializer_list<int> halves) {
+  auto all = [&](int64_t block, int64_t bytes, void (*encode)(const float*, uint8_t*),
+                 std::initializer_list<int> halves) {
     parallel_for(n / block, std::max<int64_t>(1, 2048 / block), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const float* from = x + i * block;

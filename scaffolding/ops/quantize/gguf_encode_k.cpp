@@ -91,7 +91,8 @@ AffineParts affine_parts(const float* x, int parts, int size, int codes, int mos
   for (int a = 0; a < tries; ++a)
     for (int b = 0; b < tries; ++b) {
       AffineParts p;
-      p.d = as_half(scale / (float(most) - 0.4f * float(a))), p.dmin = as_half(minimum / (float(most) - 0.4f * float(b)));
+      p.d = as_half(scale / (float(most) - 0.4f * float(a))),
+      p.dmin = as_half(minimum / (float(most) - 0.4f * float(b)));
       float error = 0;
       for (int i = 0; i < parts; ++i) {
         auto rounded = [&](float v, float unit) { return int(whole(v * inverse_or_0(unit), 0, float(most))); };
@@ -113,9 +114,7 @@ AffineParts affine_parts(const float* x, int parts, int size, int codes, int mos
 }
 
 // x = scale * code, code -n .. n - 1; a scale of either sign.
-int signed_code(float x, float scale, int n) {
-  return int(whole(x * inverse_or_0(scale), -float(n), float(n - 1)));
-}
+int signed_code(float x, float scale, int n) { return int(whole(x * inverse_or_0(scale), -float(n), float(n - 1))); }
 float signed_error(const float* x, int size, float scale, int n) {
   const float i = inverse_or_0(scale);
   float sum[4] = {};
@@ -225,8 +224,7 @@ void encode_Q4_K(const float* x, uint8_t* b) {
   put_scales_and_minima(b + 4, p);
   for (int i = 0; i < 8; ++i) {
     const Affine a{p.d * float(p.scales[i]), p.dmin * float(p.minima[i])};
-    for (int l = 0; l < 32; ++l)
-      b[16 + 32 * (i / 2) + l] |= uint8_t(affine_code(x[32 * i + l], a, 15) << 4 * (i % 2));
+    for (int l = 0; l < 32; ++l) b[16 + 32 * (i / 2) + l] |= uint8_t(affine_code(x[32 * i + l], a, 15) << 4 * (i % 2));
   }
 }
 

@@ -11,12 +11,12 @@
 namespace sf {
 
 struct GgufFormat {
-  std::string_view name;              // "Q4_K"
-  uint32_t id;                        // ggml's number, in files
-  uint32_t block;                     // numbers in a block
-  uint32_t bytes;                     // of a block
-  std::optional<DType> plain;         // of numbers as they are
-  std::optional<GgufBlocks> blocks;   // of those that are decoded and encoded
+  std::string_view name;             // "Q4_K"
+  uint32_t id;                       // ggml's number, in files
+  uint32_t block;                    // numbers in a block
+  uint32_t bytes;                    // of a block
+  std::optional<DType> plain;        // of numbers as they are
+  std::optional<GgufBlocks> blocks;  // of those that are decoded and encoded
   bool readable() const { return plain || blocks; }
   double bits() const { return 8.0 * bytes / block; }  // of a number
 };

@@ -153,7 +153,7 @@ def test_files_stay_in_blocks_where_that_is_asked_for(tmp_path, build_dir):
     config = GGUFQuantizationConfig(compute_dtype=sf.float32)
     kept = StableDiffusionPipeline.from_single_file(path, quantization_config=config)
     wide = StableDiffusionPipeline.from_single_file(path)
-    layer = kept.unet.mid_block.attentions[0].transformer_blocks[0].attn1.to_q
+    layer = kept.unet.mid_block.attentions[0].transformer_blocks[0].attn2.to_k
     assert type(layer).__name__ == "LinearGGUF" and layer.format == "Q8_0" and layer.weight.dtype == sf.uint8
     assert kept.unet.dtype == wide.unet.dtype == sf.float32
     assert not any(type(m).__name__.endswith("GGUF") for m in wide.unet.modules())
