@@ -1,0 +1,167 @@
+"""Pages of the site that are made from the package and the headers: one for each class and one for each public header,
+and a page for each group that lists them. Needs a built package (`make build`).
+"""
+
+import importlib
+import inspect
+import pathlib
+import re
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GROUPS = {  # title: (folder, module, what else must hold of a class)
+    "Layers (nn)": ("nn", "scaffolding.nn", None),
+    "Optimizers (optim)": ("optim", "scaffolding.optim", None),
+    "Learning rates (optim.lr_scheduler)": ("lr_scheduler", "scaffolding.optim.lr_scheduler", None),
+    "Data (data)": ("data", "scaffolding.data", None),
+    "Loading (utils.data)": ("loading", "scaffolding.utils.data", None),
+    "Networks (models)": ("models", "scaffolding.models", None),
+    "Pipelines (diffusion)": ("pipelines", "scaffolding.diffusion", "Pipeline"),
+    "Schedulers (diffusion)": ("schedulers", "scaffolding.diffusion", "Scheduler"),
+    "Transforms (data.transforms)": ("transforms", "scaffolding.data.transforms", None),
+}
+CODE = re.compile(r"(?m)^(>>> .*|\.\.\. .*)$")
+
+
+def public_names(module, part):
+    for name in sorted(vars(module)):
+        value = getattr(module, name)
+        if name.startswith("_") or not (inspect.isclass(value) or (inspect.isroutine(value) and name[0].isupper())):
+            continue
+        if part is None or part in name:
+            yield name, value
+
+
+def signature_of(name, value):
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return f"{name}(...)"
+    text = re.sub(r" at 0x[0-9a-f]+", "", text)
+    if len(name) + len(text) > 88 and len(inspect.signature(value).parameters) > 2:
+        text = "(\n    " + ",\n    ".join(str(p) for p in inspect.signature(value).parameters.values()) + ",\n)"
+    return name + re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def prose(text):
+    """A docstring as Markdown: programs of `>>>` stand in blocks, an indented list of arguments stays one."""
+    out, block = [], False
+    for line in inspect.cleandoc(text or "").split("\n"):
+        code = bool(CODE.match(line)) or (block and line.strip() != "")
+        if code != block:
+            out.append("```" if block else "```pycon")
+            block = code
+        out.append(line if code else line.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_"))
+    return "\n".join(out + ["```"] * block)
+
+
+def first_sentence(text):
+    line = " ".join(inspect.cleandoc(text or "").split("\n\n")[0].split())
+    return re.split(r"(?<=[.:])\s", line)[0].replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def own_members(cls):
+    """(name, value) of public methods and properties that the class or a base of its own room has."""
+    common = {name for base in cls.__mro__[1:] if base.__name__ in ("Module", "object") for name in vars(base)}
+    for name, value in sorted(inspect.getmembers(cls)):
+        if not name.startswith("_") and name not in common:
+            yield name, value
+
+
+def class_page(module, name, value):
+    full = f"{module.__name__.removeprefix('scaffolding.')}.{name}"
+    lines = [f"# {name}", "", "```python", signature_of(f"{full}", value), "```", "", prose(inspect.getdoc(value)), ""]
+    methods, values = [], []
+    if inspect.isclass(value):
+        for member, what in own_members(value):
+            doc = inspect.getdoc(what) if callable(what) or isinstance(what, property) else None
+            if callable(what):
+                methods += [f"### {member}", "", "```python", signature_of(member, what), "```", "", prose(doc), ""]
+            elif doc or isinstance(what, property):
+                values.append(f"| `{member}` | {first_sentence(doc)} |")
+    if values:
+        lines += ["## Values", "", "| Name | What it is |", "|---|---|", *values, ""]
+    if methods:
+        lines += ["## Methods", "", *methods]
+    return "\n".join(lines)
+
+
+def reference(config):
+    """(files, navigation) of the classes."""
+    files, navigation = [], []
+    for title, (folder, module_name, part) in GROUPS.items():
+        module = importlib.import_module(module_name)
+        rows, pages = [], []
+        for name, value in public_names(module, part):
+            path = f"python/{folder}/{name}.md"
+            files.append(File.generated(config, path, content=class_page(module, name, value)))
+            rows.append(f"| [{name}]({name}.md) | {first_sentence(inspect.getdoc(value))} |")
+            pages.append({name: path})
+        index = f"python/{folder}/index.md"
+        content = "\n".join([f"# {title}", "", "| Name | What it is |", "|---|---|", *rows, ""])
+        files.append(File.generated(config, index, content=content))
+        navigation.append({title: [index, *pages]})
+    return files, navigation
+
+
+def public_headers():
+    """Those that scaffolding.h reaches, by path from the root."""
+    found, waiting = set(), ["scaffolding/scaffolding.h"]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += re.findall(r'(?m)^#include "(scaffolding/[^"]+)"', (ROOT / path).read_text())
+    return sorted(p for p in found if p.endswith(".h"))
+
+
+def about(header):
+    """The first sentence of the comment that a header begins with."""
+    comment = re.match(r"((?://.*\n)+)", header)
+    text = " ".join(line[2:].strip() for line in comment[1].splitlines()) if comment else ""
+    return (
+        re.split(r"(?<=\.)\s", text)[0].replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+    )
+
+
+def headers(config):
+    files, folders = [], {}
+    for path in public_headers():
+        text = (ROOT / path).read_text()
+        inner = path.removeprefix("scaffolding/")
+        page = f"cpp/{inner}.md"
+        body = f'# {pathlib.PurePosixPath(path).name}\n\n```cpp\n#include "{path}"\n```\n\n```cpp\n{text}```\n'
+        files.append(File.generated(config, page, content=body))
+        folder = inner.partition("/")[0] if "/" in inner else "the root"
+        folders.setdefault(folder, []).append((inner, page, about(text)))
+    lines = [
+        "# The C++ library",
+        "",
+        "The headers that `scaffolding/scaffolding.h` reaches, as they are installed.",
+        "",
+    ]
+    navigation = []
+    for folder, pages in sorted(folders.items()):
+        lines += [f"## {folder}", "", "| Header | What it has |", "|---|---|"]
+        lines += [f"| [{inner}]({page.removeprefix('cpp/')}) | {what} |" for inner, page, what in pages] + [""]
+        navigation.append({folder: [{pathlib.PurePosixPath(inner).name: page} for inner, page, _ in pages]})
+    files.append(File.generated(config, "cpp/index.md", content="\n".join(lines)))
+    return files, ["cpp/index.md", *navigation]
+
+
+def section(config, name):
+    return next(entry[name] for entry in config.nav if isinstance(entry, dict) and name in entry)
+
+
+def on_files(files, config):
+    try:
+        importlib.import_module("scaffolding")
+    except ImportError as error:
+        raise PluginError(f"the pages of classes need the built package, run `make build` first: {error}") from error
+    for made, navigation, name in (*((*reference(config), "Python"),), (*headers(config), "C++")):
+        for file in made:
+            files.append(file)
+        section(config, name).extend(navigation)
+    return files
