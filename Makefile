@@ -11,8 +11,8 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan \
-  tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory test-gpu \
+.PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
+  cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory test-gpu \
   test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
@@ -70,6 +70,16 @@ wheel:
 # The wheel in an empty virtual environment, where it makes a picture.
 clean-room: wheel
 	$(PY) tests/clean_room.py dist/scaffolding-*.whl
+
+# That wheel with the libraries that it needs inside, for every Linux with glibc 2.36 or later: dist/manylinux/.
+manylinux: wheel
+	rm -f dist/manylinux/scaffolding-*.whl
+	PATH="$(abspath .venv)/bin:$$PATH" $(PY) -m auditwheel repair --plat manylinux_2_36_$$(uname -m) \
+	  --exclude libcuda.so.1 --wheel-dir dist/manylinux dist/scaffolding-*.whl
+
+# It on a system that has Python and nothing else, where the README's first program runs.
+bare-room: manylinux
+	$(PY) tests/bare_root.py dist/manylinux/scaffolding-*.whl
 
 # The pictures of the documents and of the tests, from the model in models/emoji-128: after its weights have changed.
 # docs/pictures, and the README's part.
@@ -240,7 +250,7 @@ docs: tests-binary
 # The site alone; a link that leads nowhere is an error.
 site:
 	tools/setup.sh
-	$(PY) -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
 
 .PHONY: tests-binary
 tests-binary: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
