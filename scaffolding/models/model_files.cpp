@@ -221,11 +221,9 @@ std::unique_ptr<Model> load_model(const io::Checkpoint& weights, std::unique_ptr
 }
 
 void save_model(Model& model, const std::string& folder, const SaveModelOptions& options) {
-  for (auto& m : nn::named_modules(model)) {
-    const std::string_view type = m.module->type();
-    SF_CHECK_AS(NotSupported, !type.ends_with("GGUF") && type != "LinearNF4" && type != "LinearFP8", "save_model: '",
-                m.name, "' is quantised (", std::string(type), "); save_pretrained of the Python package writes it");
-  }
+  for (auto& m : nn::named_modules(model))
+    SF_CHECK_AS(NotSupported, !nn::is_quantized(*m.module), "save_model: '", m.name, "' is quantised (",
+                m.module->type(), "); save_pretrained of the Python package writes it");
   io::ReplacingFolder files(folder, "config.json");
   std::error_code error;
   fs::create_directories(folder, error);

@@ -158,6 +158,12 @@ std::vector<QuantizedLayer> quantize_(Module& model, const std::string& format, 
   return out;
 }
 
+bool is_quantized(const Module& m) {
+  return dynamic_cast<const LinearGGUF*>(&m) || dynamic_cast<const Conv2dGGUF*>(&m) ||
+         dynamic_cast<const EmbeddingGGUF*>(&m) || dynamic_cast<const LinearNF4*>(&m) ||
+         dynamic_cast<const LinearFP8*>(&m);
+}
+
 Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype) {
   Tensor* weight = weight_of(layer);
   if (!weight || !*weight || layer.present() != &layer) return nullptr;

@@ -35,6 +35,9 @@ struct QuantizedLayer {
 // or whose rows fit no blocks, stay. The dense weights are given up. ValueError where no layer is replaced.
 std::vector<QuantizedLayer> quantize_(Module& model, const std::string& format, const QuantizeOptions& options = {});
 
+// Whether its weight is stored in few bits.
+bool is_quantized(const Module& m);
+
 // Puts a layer with these blocks in the place of a Linear, Conv2d or Embedding that is one exactly, and lets its
 // weight go. Null, and nothing changes, for another module, for shapes that the format's rows do not fit, or where
 // something stands there already. bytes: uint8, all blocks of the weight. dtype: of the layer otherwise.

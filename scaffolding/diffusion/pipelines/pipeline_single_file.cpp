@@ -4,6 +4,7 @@
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/models/model.h"
+#include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -22,6 +23,11 @@ SingleFileContent single_file_content(const DiffusionPipeline& p) {
       models::Model* model = network->model();
       SF_CHECK_AS(NotSupported, model, "pipeline: ", slot.name,
                   " is no model of this library, and cannot be saved from here");
+      for (auto& m : nn::named_modules(*model))
+        SF_CHECK_AS(NotSupported, !nn::is_quantized(*m.module), "save_single_file: '", slot.name, ".", m.name,
+                    "' is quantised (", m.module->type(),
+                    "), and a single file would hold its blocks under the dense "
+                    "weight's name; save_pretrained of the Python package keeps them");
       auto& part = parts[slot.name];
       part.class_name = model->type();
       for (auto& [key, t] : nn::state_dict(*model)) part.tensors.emplace(key, t);

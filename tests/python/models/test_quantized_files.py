@@ -201,3 +201,13 @@ def test_cut_files_are_refused(folder, tmp_path):
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(ValueError):
         UNet2DConditionModel.from_pretrained(tmp_path / "copy")
+
+
+def test_a_quantised_pipeline_is_no_single_file(tmp_path):
+    from scaffolding.diffusion import StableDiffusionPipeline
+
+    pipe = StableDiffusionPipeline.from_pretrained("emoji-128")
+    nn.quantize_(pipe.unet, "q8_0")
+    with pytest.raises(NotImplementedError, match="is quantised"):
+        pipe.save_single_file(tmp_path / "one.safetensors")
+    assert not list(tmp_path.iterdir())
