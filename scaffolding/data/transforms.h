@@ -60,9 +60,9 @@ TransformPtr to_float();            // uint8 [0, 255] to float32 [0, 1]
 // (x - mean[c]) / std[c]; one number serves all channels
 TransformPtr normalize(const Floats& mean, const Floats& std);
 // Factors drawn from [low, high] for brightness, contrast and saturation, and a turn of the hue as a share of the
-// circle from [low, high] within [-0.5, 0.5], applied in an order that is drawn too: torchvision's arithmetic, of uint8 and of
-// float images in [0, 1]. {1, 1} and a hue of {0, 0} leave out a change. Alpha stays as it is; grey images have no
-// saturation and no hue.
+// circle from [low, high] within [-0.5, 0.5], applied in an order that is drawn too: torchvision's arithmetic, of uint8
+// and of float images in [0, 1]. {1, 1} and a hue of {0, 0} leave out a change. Alpha stays as it is; grey images have
+// no saturation and no hue.
 struct ColourRanges {
   std::array<double, 2> brightness{1, 1}, contrast{1, 1}, saturation{1, 1}, hue{0, 0};
 };
