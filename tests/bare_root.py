@@ -17,11 +17,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = "libc6 libgcc-s1 libstdc++6 python3-minimal python3.11 zlib1g libexpat1 libssl3 libffi8 liblzma5 libbz2-1.0"
 # Python packages of Debian's that python3.11 needs and that have no library of ours.
-PACKAGES += (
-    " python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libuuid1 libsqlite3-0 libncursesw6 libtinfo6"
-)
+PACKAGES += " python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libuuid1 libncursesw6 libtinfo6"
 PACKAGES += " libreadline8 libcrypt1 libdb5.3"
-OURS = ("libgomp", "libdnnl", "libpng", "libjpeg", "libwebp", "libgif", "libutf8proc", "libpcre2")
+OURS = ("libgomp", "libdnnl", "libpng", "libjpeg", "libwebp", "libgif", "libutf8proc", "libpcre2", "libsqlite3")
 
 
 def unpack_system(root, downloads):
@@ -62,6 +60,9 @@ def main(wheel):
         # Without /proc the loader does not find out where a program lies, and is told.
         told = clean | {"LD_ORIGIN_PATH": "/site/scaffolding/bin"}
         subprocess.run([chroot, root, "/usr/bin/python3.11", "/site/bin/scaffolding", "version"], check=True, env=told)
+        serve = [chroot, root, "/usr/bin/python3.11", "/site/bin/scaffolding", "serve", "--help"]
+        if "--port" not in subprocess.run(serve, check=True, env=told, capture_output=True, text=True).stdout:
+            sys.exit("bare-root: the wheel's program has no server")
         print(f"bare-root: {wheel.name} made the README's picture of {picture.stat().st_size} bytes")
 
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 
 class Server:
     def __init__(self, build_dir, data, *options, env=None):
@@ -72,3 +74,11 @@ def serving(build_dir, data, *options, **more):
         yield server
     finally:
         server.stop()
+
+
+def skip_without_server(program, build_dir):
+    """Skips where the build found no Boost or SQLite; a program that lacks a server that was built is a fault."""
+    if not (build_dir / "libscaffolding_server.a").exists():
+        pytest.skip("this build has no server: Boost's headers or SQLite were not found")
+    said = program("serve", "--help")
+    assert said.returncode == 0 and "--port" in said.stdout, "the server was built and the program left it out"

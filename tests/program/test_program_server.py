@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from served import Server, serving
+from served import Server, serving, skip_without_server
 
 import scaffolding as sf
 
@@ -17,10 +17,8 @@ LONG = {**APPLE, "num_inference_steps": 400}
 
 
 @pytest.fixture(scope="module")
-def has_server(program):
-    done = program("serve", "--help")
-    if done.returncode != 0 or "--port" not in done.stdout:
-        pytest.skip("this build has no server")
+def has_server(program, build_dir):
+    skip_without_server(program, build_dir)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from served import serving
+from served import serving, skip_without_server
 
 import scaffolding as sf
 
@@ -17,8 +17,7 @@ PROMPT = "red apple, noto"
 
 @pytest.fixture(scope="module")
 def server(program, build_dir, tmp_path_factory):
-    if "--port" not in program("serve", "--help").stdout:
-        pytest.skip("this build has no server")
+    skip_without_server(program, build_dir)
     with serving(build_dir, tmp_path_factory.mktemp("clients") / "data") as running:
         yield running
 
