@@ -30,6 +30,7 @@ constexpr Refusal kNeedTheHost[] = {
      "gru_sequence: reading batch_sizes (on the CPU it may be) is not allowed while a CUDA graph is captured"},
     {"lstm_sequence",
      "lstm_sequence: reading batch_sizes (on the CPU it may be) is not allowed while a CUDA graph is captured"},
+    {"quantize_gguf", "copy: a copy from or to host memory is not allowed while a CUDA graph is captured"},
     {"rnn_sequence",
      "rnn_sequence: reading batch_sizes (on the CPU it may be) is not allowed while a CUDA graph is captured"},
     {"bincount", "bincount: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
@@ -219,7 +220,8 @@ void check_captured(const OpEntry& op, OpTest& t) {
   }
   EXPECT_TRUE(refusal == std::end(kNeedTheHost) || refused > 0)
       << op.name << " is listed as one that cannot be captured, but was";
-  EXPECT_TRUE(different > 0 || factories == replays || refused > 0)
+  // What has no kernel here may be the samples that differ.
+  EXPECT_TRUE(different > 0 || factories == replays || refused > 0 || !missing.empty())
       << "every draw of the samples is the same: make some with randn or its like";
   EXPECT_TRUE(!op.is_random || replays == 0 || changed > 0) << "replays draw the same numbers again";
   if (!missing.empty()) GTEST_SKIP() << "unproven in part: " << missing;
