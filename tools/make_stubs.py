@@ -101,7 +101,7 @@ def named_bases(cls):
 
 
 class Stub:
-    """The text of one module's stub."""
+    """The text of one module's .pyi file."""
 
     def __init__(self, module):
         self.module, self.lines, self.imports = module, [], set()
