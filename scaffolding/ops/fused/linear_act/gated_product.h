@@ -87,6 +87,10 @@ template <class K, class S> struct GatedProduct {
 struct StoreGated {
   GatedEpilogue e;
   SF_INLINE float* place(int64_t, int64_t, int64_t&) const { return nullptr; }
+  SF_INLINE const float* bias(int64_t) const { return nullptr; }
+  SF_INLINE void will_write(int64_t row, int rows, int64_t column, int) const {
+    SF_ISA::will_write(e.c, e.c_row, e.c_type, row, rows, column / 2, int(min64(e.columns - column / 2, kLanes)));
+  }
   SF_INLINE void operator()(int64_t row, int rows, int64_t column, int columns, const float* sums) const {
     finish_tile(e, row, rows, column, columns, sums, kTileCols<MulF32>);
   }
@@ -95,6 +99,10 @@ struct StoreGated {
 struct StoreGatedTurned {
   GatedEpilogue e;
   SF_INLINE float* place(int64_t, int64_t, int64_t&) const { return nullptr; }
+  SF_INLINE const float* bias(int64_t) const { return nullptr; }
+  SF_INLINE void will_write(int64_t row, int rows, int64_t column, int columns) const {
+    SF_ISA::will_write(e.c, e.c_row, e.c_type, column, columns, row, rows);
+  }
   SF_INLINE void operator()(int64_t row, int rows, int64_t column, int columns, const float* sums) const {
     constexpr int NR = kTileCols<MulF32>;
     alignas(64) float gated[kTileRows / 2 * NR], turned[NR * kLanes];
