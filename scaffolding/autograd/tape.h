@@ -27,7 +27,7 @@ struct InputRef {
 };
 class Inputs {
  public:
-  Inputs(std::initializer_list<InputRef> l) : refs_(l.begin()), n_(l.size()) {}
+  Inputs(std::initializer_list<InputRef> l) : n_(l.size()) { refs_ = l.begin(); }
   Inputs(const Tensors& v) : tensors_(v.data()), n_(v.size()) {}
   size_t size() const { return n_; }
   const Tensor& operator[](size_t i) const { return refs_ ? *refs_[i].p : tensors_[i]; }

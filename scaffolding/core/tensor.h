@@ -94,6 +94,7 @@ class Tensor {
   }
   double item() const;                    // the one element, as double; ValueError when numel() != 1
   int64_t item_int() const;               // the one element of an integer or bool tensor, exactly
+  template <class T> T item() const;      // the one element as a T, of any dtype's; ValueError where it does not fit
   std::vector<double> to_vector() const;  // all elements in row-major order
   std::string str() const;                // torch's repr
 

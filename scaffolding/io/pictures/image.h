@@ -42,7 +42,7 @@ struct ImageReadOptions {
       // 16-bit samples lose their low byte
       8;
   bool apply_orientation = true;      // turns and mirrors the picture upright
-  std::optional<int64_t> max_pixels;  // SF_IMAGE_MAX_PIXELS where not given
+  std::optional<int64_t> max_pixels{};  // SF_IMAGE_MAX_PIXELS where not given
 };
 
 struct ImageWriteOptions {

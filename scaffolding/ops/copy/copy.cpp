@@ -1,5 +1,9 @@
 #include "scaffolding/ops/copy/copy.h"
 
+#include <cmath>
+#include <limits>
+#include <utility>
+
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cpu/sealed_pages.h"
@@ -138,26 +142,59 @@ Tensor& copy_into(Tensor& self, const Tensor& src, bool non_blocking) {
 
 // ---- to numbers of the host
 
-double Tensor::item() const {
-  SF_CHECK(defined() && numel() == 1, "item: needs a tensor with one element, got ",
-           defined() ? sf::str(shape()) : "no tensor");
-  SF_CHECK_AS(RuntimeError, !device().is_meta(), "item: a meta tensor has no values");
+// f(value) of a tensor's one element.
+template <class F> static auto visit_item(const Tensor& x, F f) {
+  SF_CHECK(x.defined() && x.numel() == 1, "item: needs a tensor with one element, got ",
+           x.defined() ? sf::str(x.shape()) : "no tensor");
+  SF_CHECK_AS(RuntimeError, !x.device().is_meta(), "item: a meta tensor has no values");
   char bytes[8];
-  if (device().is_cpu()) std::copy_n(static_cast<const char*>(data_ptr()), itemsize(), bytes);
-  else backend(device()).copy(bytes, Device::CPU, data_ptr(), device(), itemsize());
-  return visit_dtype(dtype(), [&](auto tag) -> double {
+  if (x.device().is_cpu()) std::copy_n(static_cast<const char*>(x.data_ptr()), x.itemsize(), bytes);
+  else backend(x.device()).copy(bytes, Device::CPU, x.data_ptr(), x.device(), x.itemsize());
+  return visit_dtype(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T v;
     std::copy_n(bytes, sizeof v, reinterpret_cast<char*>(&v));
-    if constexpr (std::is_arithmetic_v<T>) return double(v);
-    else return to_float(v);
+    if constexpr (std::is_arithmetic_v<T>) return f(v);
+    else return f(to_float(v));
   });
 }
 
-int64_t Tensor::item_int() const {
-  if (dtype() != kInt64 || !device().is_cpu() || numel() != 1) return int64_t(item());
-  return *data<int64_t>();
+double Tensor::item() const {
+  return visit_item(*this, [](auto v) { return double(v); });
 }
+
+int64_t Tensor::item_int() const {
+  return visit_item(*this, [](auto v) { return int64_t(v); });
+}
+
+template <class T> T Tensor::item() const {
+  return visit_item(*this, [&](auto v) -> T {
+    if constexpr (std::is_same_v<T, bool>) {
+      return v != 0;
+    } else if constexpr (std::is_integral_v<T>) {
+      bool fits;
+      if constexpr (std::is_integral_v<decltype(v)>) fits = std::in_range<T>(int64_t(v));
+      else fits = v >= -std::ldexp(1.0, std::numeric_limits<T>::digits) * std::is_signed_v<T> &&
+                  v < std::ldexp(1.0, std::numeric_limits<T>::digits);
+      SF_CHECK(fits, "item: ", +v, " is no ", dtype_of<T>::value);
+      return T(v);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return T(v);
+    } else {
+      return from_float<T>(float(v));
+    }
+  });
+}
+template bool Tensor::item<bool>() const;
+template uint8_t Tensor::item<uint8_t>() const;
+template int8_t Tensor::item<int8_t>() const;
+template int16_t Tensor::item<int16_t>() const;
+template int32_t Tensor::item<int32_t>() const;
+template int64_t Tensor::item<int64_t>() const;
+template Half Tensor::item<Half>() const;
+template BFloat16 Tensor::item<BFloat16>() const;
+template float Tensor::item<float>() const;
+template double Tensor::item<double>() const;
 
 std::vector<double> Tensor::to_vector() const {
   Tensor x = detach().to(Device::CPU).to(kFloat64).contiguous();

@@ -56,4 +56,24 @@ TEST(copy, casts_follow_the_layout_of_either_side) {
   EXPECT_EQ(to_dtype(row.expand({4, 5}), kBFloat16).to_vector(), to_dtype(row, kBFloat16).expand({4, 5}).to_vector());
 }
 
+TEST(item, comes_as_the_type_asked_for) {
+  const int64_t large = (int64_t(1) << 53) + 1;
+  EXPECT_EQ(full({}, 3.75).item<float>(), 3.75f);
+  EXPECT_EQ(full({1, 1}, -3.75).item<int32_t>(), -3);
+  EXPECT_EQ(full({}, 7, kUInt8).item<int64_t>(), 7);
+  EXPECT_TRUE(full({}, 0.5).item<bool>());
+  EXPECT_EQ(full({}, 1.00390625, kFloat16).item<BFloat16>().bits, to_bfloat16(1.00390625f).bits);
+  Tensor whole = zeros({}, kInt64);
+  *whole.data<int64_t>() = large;
+  EXPECT_EQ(whole.item<int64_t>(), large);
+  EXPECT_EQ(whole.item_int(), large);
+}
+TEST(item, that_does_not_fit_is_refused) {
+  EXPECT_THROW(full({}, 256, kInt64).item<uint8_t>(), ValueError);
+  EXPECT_THROW(full({}, -1, kInt32).item<uint8_t>(), ValueError);
+  EXPECT_THROW(full({}, 3e9).item<int32_t>(), ValueError);
+  EXPECT_THROW(full({}, std::nan("")).item<int64_t>(), ValueError);
+  EXPECT_THROW(zeros({2}).item<float>(), ValueError);
+}
+
 }  // namespace sf::test
