@@ -147,6 +147,8 @@ def main():
         ["--quick"] if options.quick else []
     )
     bench = options.build / "scaffolding_bench"
+    if not bench.is_file():
+        sys.exit(f"benchmarks/table.py: there is no {bench}; `make bench` builds it and calls this")
     waits = {"GOMP_SPINCOUNT": "2000"} | os.environ  # what the Python package sets for itself
     own = [Program([bench], arguments, waits)]
     environment = os.environ | {"PYTHONPATH": str(options.build / "python")}

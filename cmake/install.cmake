@@ -27,11 +27,16 @@ foreach(header ${sf_headers})
 endforeach()
 install(EXPORT scaffoldingTargets NAMESPACE scaffolding::
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
+include(cmake/static.cmake)
 configure_package_config_file(cmake/scaffoldingConfig.cmake.in ${PROJECT_BINARY_DIR}/scaffoldingConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/scaffoldingConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/scaffoldingConfig.cmake ${PROJECT_BINARY_DIR}/scaffoldingConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
+# For builds without CMake; it may be moved, as the rest.
+file(RELATIVE_PATH SF_PREFIX_FROM_PC /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+configure_file(cmake/scaffolding.pc.in ${PROJECT_BINARY_DIR}/scaffolding.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/scaffolding.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 if(TARGET scaffolding_cuda)
   # Where the core library looks for it.
   install(TARGETS scaffolding_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)

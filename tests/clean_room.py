@@ -15,6 +15,8 @@ import sys
 import tempfile
 import zipfile
 
+from bare_root import readme_program
+
 LARGEST = 20 << 20  # bytes of a wheel, the models aside
 MODELS = ("emoji-128", "emoji-video")
 
@@ -101,6 +103,11 @@ def check_wheel(wheel, place):
     run(place, program, "version")
     make_what_can_be(place, program, there)
     run(place, python, "-c", IN_PYTHON + (PICTURE_IN_PYTHON if "emoji-128" in there else ""))
+    if "emoji-128" in there:
+        (place / "apple.png").unlink()
+        run(place, python, "-c", readme_program())
+        if not (place / "apple.png").exists():
+            sys.exit("clean-room: the README's first program made no apple.png")
     return there
 
 

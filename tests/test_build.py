@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import check_isa_symbols
@@ -25,14 +26,27 @@ def test_instruction_sets_share_no_symbols(build_dir):
 
 def test_another_project_finds_and_uses_the_installation(build_dir, tmp_path):
     prefix = tmp_path / "prefix"
+    run("cmake", "--build", build_dir, "--target", "scaffolding_static")
     run("cmake", "--install", build_dir, "--prefix", prefix)
     assert not (prefix / "scaffolding").exists(), "the Python component is for wheels only"
     run("cmake", "-S", ROOT / "tests/find_package", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", tmp_path / "build")
     assert run(tmp_path / "build/uses_scaffolding").endswith("gradient 5 7\n")
-    # The installed program finds its library after the folder was moved.
+    alone = tmp_path / "build/uses_scaffolding_static"
+    assert run(alone).endswith("gradient 5 7\n") and "libscaffolding" not in run("ldd", alone)
+    # The installed program finds its library after the folder was moved, and pkg-config names the new place.
     moved = prefix.rename(tmp_path / "moved")
     assert run(moved / "bin/scaffolding", "version").startswith("scaffolding ")
+    (described,) = moved.rglob("scaffolding.pc")
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed: its file was not tried")
+    environment = os.environ | {"PKG_CONFIG_PATH": str(described.parent)}
+    flags = run("pkg-config", "--cflags", "--libs", "scaffolding", env=environment).split()
+    library = next(flag[2:] for flag in flags if flag.startswith("-L"))
+    assert pathlib.Path(library).resolve().is_relative_to(moved), flags
+    program = tmp_path / "by_pkg_config"
+    run("c++", ROOT / "tests/find_package/main.cpp", *flags, f"-Wl,-rpath,{library}", "-o", program)
+    assert run(program).endswith("gradient 5 7\n")
 
 
 def test_the_program_describes_ops_devices_and_environment(build_dir):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import types
 
 from test_pipelines import make, one_thread  # noqa: F401
 
@@ -43,12 +44,14 @@ def test_ctrl_c_stops_within_a_step_and_frees_memory():
     assert int(more) <= 1  # the step in which the signal comes is the last
 
 
-def test_the_progress_bar():
-    class Terminal(list):
-        write = list.append
-        isatty = staticmethod(lambda: True)
-        flush = staticmethod(lambda: None)
+class Terminal(list):
+    write = list.append
+    isatty = staticmethod(lambda: True)
+    flush = staticmethod(lambda: None)
 
+
+def test_the_progress_bar_without_tqdm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     terminal = Terminal()
     pipe = make()
     pipe.set_progress_bar_config(file=terminal, desc="cat")
@@ -67,3 +70,33 @@ def test_the_progress_bar():
     pipe.set_progress_bar_config(file=plain, disable=False)
     pipe("the cat", **QUICK)
     assert len(plain) == 1 and plain[0].startswith("[####") and "\r" not in plain[0]
+
+
+def test_the_progress_bar_is_that_of_tqdm(monkeypatch):
+    made = []
+
+    class Bar:
+        def __init__(self, **words):
+            self.words, self.n, self.closed = words, 0, False
+            made.append(self)
+
+        def update(self, steps):
+            self.n += steps
+
+        def close(self):
+            self.closed = True
+
+    tqdm = types.ModuleType("tqdm.auto")
+    tqdm.tqdm = Bar
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", tqdm)
+    terminal = Terminal()
+    pipe = make()
+    pipe.set_progress_bar_config(file=terminal, desc="cat", ncols=40)
+    pipe("the cat", num_inference_steps=3, output_type="np")
+    (bar,) = made
+    assert (bar.words["total"], bar.words["desc"], bar.words["ncols"], bar.words["disable"]) == (3, "cat", 40, None)
+    assert bar.n == 3 and bar.closed and terminal == []
+    pipe.set_progress_bar_config(disable=True, file=terminal)
+    pipe("the cat", **QUICK)
+    assert len(made) == 1

@@ -1,0 +1,23 @@
+# libscaffolding.a, for programs that want no shared library beside them: `cmake --build build --target
+# scaffolding_static`; installed where it was built. Kernels and models announce themselves before main(), so that
+# programs take the archive whole: scaffolding::scaffolding_static says so, and `pkg-config --static` too.
+add_library(scaffolding_static STATIC EXCLUDE_FROM_ALL)
+set_target_properties(scaffolding_static PROPERTIES OUTPUT_NAME scaffolding)
+foreach(part ${sf_object_libraries})
+  target_sources(scaffolding_static PRIVATE $<TARGET_OBJECTS:${part}>)
+endforeach()
+set(SF_STATIC_LIBRARIES z)
+if(TARGET sf_onednn)
+  list(APPEND SF_STATIC_LIBRARIES dnnl)
+endif()
+foreach(part ${sf_image_libraries} ${sf_text_libraries})
+  get_target_property(file ${part} INTERFACE_LINK_LIBRARIES)
+  cmake_path(GET file STEM name)
+  string(REGEX REPLACE "^lib" "" name ${name})
+  list(APPEND SF_STATIC_LIBRARIES ${name})
+endforeach()
+list(TRANSFORM SF_STATIC_LIBRARIES PREPEND "-l")
+list(APPEND SF_STATIC_LIBRARIES -fopenmp -pthread ${CMAKE_DL_LIBS})
+list(REMOVE_DUPLICATES SF_STATIC_LIBRARIES)
+list(JOIN SF_STATIC_LIBRARIES " " SF_STATIC_LIBRARIES)
+install(FILES $<TARGET_FILE:scaffolding_static> DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development OPTIONAL)
