@@ -125,7 +125,9 @@ target_include_directories(scaffolding PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE
 target_compile_features(scaffolding PUBLIC cxx_std_20)
 target_link_libraries(scaffolding PRIVATE OpenMP::OpenMP_CXX ZLIB::ZLIB ${CMAKE_DL_LIBS})
 if(UNIX AND NOT APPLE)
-  target_link_options(scaffolding PRIVATE -Wl,-Bsymbolic-functions)   # calls inside the library need no indirection
+  target_link_options(scaffolding PRIVATE -Wl,-Bsymbolic-functions   # calls inside the library need no indirection
+                      -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  set_target_properties(scaffolding PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
 endif()
 if(TARGET sf_onednn)
   target_link_libraries(scaffolding PRIVATE DNNL::dnnl)

@@ -24,6 +24,13 @@ def test_instruction_sets_share_no_symbols(build_dir):
     assert not found, "\n".join(f"{path.name}: {symbol}" for path, symbol in found[:40])
 
 
+def test_the_library_shows_nothing_of_others(build_dir):
+    library = build_dir / "libscaffolding.so"
+    shown = run("nm", "--dynamic", "--defined-only", "--format=just-symbols", library).split()
+    assert len(shown) > 1000 and any(name.startswith("_ZN2sf6Tensor") or "sf6Tensor" in name for name in shown)
+    assert [name for name in shown if "2sf" not in name] == []
+
+
 def test_another_project_finds_and_uses_the_installation(build_dir, tmp_path):
     prefix = tmp_path / "prefix"
     run("cmake", "--build", build_dir, "--target", "scaffolding_static")
