@@ -12,8 +12,9 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
 .PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
-  cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory test-gpu \
-  test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
+  cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory \
+  test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check \
+  gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and makes a sheet of eight pictures and
@@ -94,6 +95,14 @@ test: build
 # Checks that take minutes or gigabytes: full-size video models in little memory.
 test-long: build
 	$(PY) -m pytest -q -s --build-dir=$(BUILD) tests/long
+
+# The server: 100 times `kill -9` under jobs, 10 000 malformed requests, and more of schemathesis where that is.
+test-server-kills test-server-malformed: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test-server-kills: build
+	SF_SERVER_KILLS=100 $(PY) -m pytest -q -s --build-dir=$(BUILD) tests/program/test_program_server_robust.py -k kills
+test-server-malformed: build
+	SF_SERVER_MALFORMED=10000 SF_SERVER_EXAMPLES=50 $(PY) -m pytest -q -s --build-dir=$(BUILD) \
+	  tests/program/test_program_server_robust.py -k 'malformed or schemathesis'
 
 # Every command of the program under limits of memory (ulimit -v, ulimit -d), from the least with which it starts to
 # enough: it ends in what was asked for or in one line.

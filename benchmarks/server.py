@@ -1,7 +1,9 @@
 """The server beside the program: start to ready, the first picture, what a request costs above the pipeline's own call,
-how soon a cancelled job stops and a client's leaving is noticed, and memory after many requests.
+how soon a cancelled job stops and a client's leaving is noticed, clients at a time beside the program's best --batch,
+what previews cost, crowds and slow clients, and memory after many requests.
 
-    PYTHONPATH=build/python .venv/bin/python benchmarks/server.py build [--rounds 20] [--steps 4] [--requests 2000]
+    PYTHONPATH=build/python .venv/bin/python benchmarks/server.py build [--rounds 20] [--steps 4] [--requests 10000]
+        [--rows start,above,stop,clients,previews,crowd,slow,memory]
 
 Every row is this machine's, one server on the loopback with the model that ships; medians, and the 99th of a hundred.
 A request above the pipeline's call: its time at the client without the steps' and the decoding's, which the same
@@ -12,10 +14,14 @@ import argparse
 import http.client
 import json
 import pathlib
+import re
+import resource
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -59,6 +65,16 @@ def post(port, body, path="/v1/images/generations"):
     return json.loads(text)
 
 
+def read(port, body):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    connection.request("POST", "/v1/images/generations", json.dumps(body), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    if answer.status != 200:
+        raise SystemExit(f"server: {answer.status}")
+
+
 def overhead(server, rounds, steps):
     from scaffolding.diffusion import StableDiffusionPipeline
 
@@ -75,6 +91,180 @@ def overhead(server, rounds, steps):
             ours.append(time.perf_counter() - middle)
     row(f"the pipeline's call, {steps} steps", theirs)
     row("a request above it, picture by picture", [a - b for a, b in zip(ours, theirs)])
+
+
+def clients(build, folder, rounds, number=8, steps=10):
+    """Pictures a second of so many clients, each with a prompt of its own, beside txt2img's best --batch."""
+    count = number * max(2, rounds // 5)
+
+    def program(batch, pictures, steps=steps):
+        command = [str(build / "scaffolding"), "txt2img", PROMPT, "--steps", str(steps), "--count", str(pictures)]
+        command += ["--batch", str(batch), "--seed", "1", "-q", "--force", "-o", str(folder / "{seed}.png")]
+        begin = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - begin
+
+    def served(server, at_once):
+        begin = time.perf_counter()
+        left = iter(range(count))
+        lock = threading.Lock()
+
+        def client():
+            while True:
+                with lock:
+                    seed = next(left, None)
+                if seed is None:
+                    return
+                post(server.port, {"prompt": f"{PROMPT} {seed % 7}", "num_inference_steps": steps, "seed": seed})
+
+        threads = [threading.Thread(target=client) for _ in range(at_once)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return count / (time.perf_counter() - begin)
+
+    alone = Server(build, folder / "alone", "--max-batch", 1)
+    shared = Server(build, folder / "shared")
+    try:
+        for server in (alone, shared):
+            served(server, number)  # steps are timed
+        rates = {"one": [], "shared": [], "lone": []}
+        best = {}
+        for _ in range(max(1, rounds // 8)):  # in turns
+            rates["shared"].append(served(shared, number))
+            rates["lone"].append(served(alone, number))
+            rates["one"].append(served(alone, 1))
+            start = program(1, 1, steps=1)  # and a small picture
+            for batch in (1, 2, 4, 8):
+                best.setdefault(batch, []).append(count / (program(batch, count) - start))
+    finally:
+        alone.stop()
+        shared.stop()
+    batch, rate = max(((b, statistics.median(r)) for b, r in best.items()), key=lambda at: at[1])
+    name = f"txt2img --batch {batch}, the best, {steps} steps"
+    print(f"{name:48} {rate:10.2f} {'':10} pictures/s", flush=True)
+    for key, name in (("one", "one client"), ("lone", f"{number} clients, one picture at a time"),
+                      ("shared", f"{number} clients, calls shared where it pays")):  # fmt: skip
+        now = statistics.median(rates[key])
+        print(f"{name:48} {now:10.2f} {100 * now / rate:9.0f}% pictures/s", flush=True)
+
+
+def previews(build, folder, rounds, steps=20):
+    """What previews cost: of jobs that nobody watches, and of those whose every step is watched."""
+    servers = [Server(build, folder / "seen"), Server(build, folder / "unseen", "--no-previews")]
+    try:
+        times = [[], [], []]
+        for i in range(rounds + 1):
+            for at, server in ((0, servers[0]), (1, servers[1]), (2, servers[0])):
+                body = {"prompt": PROMPT, "num_inference_steps": steps, "seed": i}
+                if at == 2:
+                    body.update(stream=True, partial_images=3)
+                begin = time.perf_counter()
+                read(server.port, body)
+                if i:
+                    times[at].append(time.perf_counter() - begin)
+        without = statistics.median(times[1])
+        for name, at in (("previews, nobody watches", 0), ("previews, 3 partial pictures", 2)):
+            cost = 100 * (statistics.median(times[at]) / without - 1)
+            print(f"{name:48} {cost:10.1f} {'':10} % of the time without", flush=True)
+        first = []
+        for i in range(rounds):
+            job = post(servers[0].port, {"prompt": PROMPT, "num_inference_steps": 100, "seed": i}, "/api/v1/jobs")["id"]
+            wait_for(servers[0], job, ("running",))
+            begin = time.perf_counter()
+            while servers[0].get(f"/api/v1/jobs/{job}/preview")[0] != 200:
+                time.sleep(0.001)
+            first.append(time.perf_counter() - begin)
+            servers[0].request("DELETE", f"/api/v1/jobs/{job}")
+        row("running to the first preview", first)
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def crowd(build, folder, jobs, number=64):
+    """So many clients with tokens of their own and jobs: none lost, shares alike, the server still answers."""
+    tokens = []
+    with open(folder / "tokens", "w") as file:
+        for i in range(number):
+            made = subprocess.run([str(build / "scaffolding"), "serve", "--new-token", f"client{i}"],
+                                  capture_output=True, text=True, check=True)  # fmt: skip
+            file.write(made.stdout)
+            tokens.append(re.search(r"is (\S{43})$", made.stderr, re.M)[1])
+    server = Server(build, folder / "crowd", "--tokens", folder / "tokens", "--max-queue", 100000)
+    try:
+        headers = [{"Authorization": f"Bearer {t}"} for t in tokens]
+        body = {"prompt": PROMPT, "num_inference_steps": 2, "width": 64, "height": 64}
+        mine = [[] for _ in range(number)]
+        begin = time.perf_counter()
+
+        def client(i):
+            for _ in range(jobs // number):
+                status, answer, _ = server.post("/api/v1/jobs", body, headers=headers[i])
+                assert status == 202, answer
+                mine[i].append(answer["id"])
+
+        threads = [threading.Thread(target=client, args=(i,)) for i in range(number)]
+        for thread in threads:
+            thread.start()
+        times, halfway = [], None
+        total = jobs // number * number
+        while True:
+            start = time.perf_counter()
+            server.get("/healthz")
+            times.append(time.perf_counter() - start)
+            text = server.get("/metrics", headers=headers[0])[1].decode()
+            found = re.search(r'scaffolding_jobs_total{state="done"} (\d+)', text)
+            done = int(found[1]) if found else 0
+            if halfway is None and done >= total // 2 and not any(t.is_alive() for t in threads):
+                lists = [server.get("/api/v1/jobs?limit=100", headers=h)[1]["jobs"] for h in headers]
+                halfway = [sum(job["state"] == "done" for job in some) for some in lists]
+            if done >= total:
+                break
+            time.sleep(0.02)
+        seconds = time.perf_counter() - begin
+        for thread in threads:
+            thread.join()
+        ends = [server.get(f"/api/v1/jobs/{job}", headers=headers[i])[1] for i in range(number) for job in mine[i]]
+        lost = sum(e["state"] != "done" or len(e["pictures"]) != 1 for e in ends)
+        print(f"{f'{number} clients, {total} jobs: lost':48} {lost:10} {total / seconds:10.1f} jobs/s", flush=True)
+        if halfway:
+            share = statistics.mean(halfway)
+            off = max(abs(h - share) for h in halfway)
+            print(f"{'shares in the middle, furthest from the mean':48} {off:10.1f} {share:10.1f} jobs", flush=True)
+        row("/healthz meanwhile", times)
+    finally:
+        server.stop()
+
+
+def slow(build, folder, number):
+    """Connections that never end their requests: what they cost, and what others notice."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, number + 200)), hard))
+    server = Server(build, folder / "slow")
+    held = []
+    try:
+        for _ in range(50):
+            server.get("/healthz")
+        before = resident(server)
+        for _ in range(number):
+            client = socket.create_connection(("127.0.0.1", server.port))
+            client.sendall(b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+            held.append(client)
+        times = []
+        for client in held[:300]:
+            client.sendall(b"a")
+            begin = time.perf_counter()
+            server.get("/healthz")
+            times.append(time.perf_counter() - begin)
+        cost = (resident(server) - before) * 1024 / number
+        print(f"{f'{number} slow connections: memory of each':48} {cost:10.1f} {'':10} KiB", flush=True)
+        row("/healthz beside them", times)
+    finally:
+        for client in held:
+            client.close()
+        server.stop()
 
 
 def wait_for(server, job, states):
@@ -106,23 +296,32 @@ def stops(server, rounds):
     row("a client's leaving to its job's end", left)
 
 
+def resident(server):
+    with open(f"/proc/{server.process.pid}/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
+
+
 def memory(server, requests):
-    def resident():
-        with open(f"/proc/{server.process.pid}/status") as status:
-            return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
+    """Most of them are answered at once, one in fifty makes a small picture."""
 
     def some(n):
         times = []
-        for _ in range(n):
+        for i in range(n):
             begin = time.perf_counter()
             server.get("/healthz")
             times.append(time.perf_counter() - begin)
+            if i % 50 == 0:
+                post(server.port, {"prompt": PROMPT, "num_inference_steps": 1, "size": "64x64", "seed": i})
         return times
 
     some(200)
-    before = resident()
-    row("/healthz, a connection each", some(requests))
-    print(f"{f'memory after {requests} more requests':48} {resident() - before:10.1f} {'':10} MB", flush=True)
+    before = resident(server)
+    times = some(requests // 2)
+    middle = resident(server)
+    row("/healthz, a connection each", times + some(requests // 2))
+    after = resident(server)
+    name = f"memory after {requests} requests, and of the second half"
+    print(f"{name:48} {after - before:10.1f} {after - middle:10.1f} MB", flush=True)
 
 
 def main():
@@ -130,19 +329,35 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--requests", type=int, default=10000)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--rows", default="start,above,stop,clients,previews,crowd,slow,memory")
     options = parser.parse_args()
     print(f"{'':48} {'median':>10} {'p99':>10}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        starts(options.build, folder, max(1, options.rounds // 4))
+        rows = set(options.rows.split(","))
+        if "start" in rows:
+            starts(options.build, folder, max(1, options.rounds // 4))
         server = Server(options.build, folder / "data")
         try:
-            overhead(server, options.rounds, options.steps)
-            stops(server, max(1, options.rounds // 4))
-            memory(server, options.requests)
+            if "above" in rows:
+                overhead(server, options.rounds, options.steps)
+            if "stop" in rows:
+                stops(server, max(1, options.rounds // 4))
+            if "memory" in rows:
+                memory(server, options.requests)
         finally:
             server.stop()
+        if "clients" in rows:
+            clients(options.build, folder, options.rounds)
+        if "previews" in rows:
+            previews(options.build, folder, options.rounds)
+        if "crowd" in rows:
+            crowd(options.build, folder, options.jobs)
+        if "slow" in rows:
+            slow(options.build, folder, options.connections)
 
 
 if __name__ == "__main__":

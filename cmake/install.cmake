@@ -48,7 +48,8 @@ if(TARGET scaffolding_program)
   install(TARGETS scaffolding_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endif()
 if(TARGET scaffolding_server AND NOT SKBUILD)
-  install(FILES cmake/scaffolding.service DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding COMPONENT runtime)
+  install(FILES cmake/scaffolding.service cmake/scaffolding.nginx.conf cmake/scaffolding.Caddyfile
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding COMPONENT runtime)
 endif()
 # The models that come with the program: io/hub/shipped_models.cpp looks for them beside the library,
 # in a build folder too.

@@ -249,6 +249,7 @@ void draw(const Drawing& d, GenerationSettings s) {
     if (s.seed) *s.seed += s.place;
     s.batch_of = 1, s.place = 0;
   }
+  if (several) s.calls.clear();
   s.clips = diffusion::makes_clips(*d.tasks.begin());
   if (*d.tasks.begin() != diffusion::Task::TextToImage) s.hires = std::nullopt;  // of a picture that --like repeats
   std::vector<Job> jobs = jobs_of(d, s, axes);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <random>
@@ -23,6 +24,7 @@
 #include "scaffolding/core/version.h"
 #include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
+#include "scaffolding/diffusion/pipelines/shared_steps.h"
 #include "scaffolding/io/pictures/image.h"
 
 namespace sf::cli {
@@ -54,6 +56,7 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("prompt_syntax", s.prompt_syntax, "--prompt-syntax");
   f("batch_of", s.batch_of, "--batch");
   f("place", s.place, "--batch");
+  f("calls", s.calls, "--batch");
   f("fps", s.fps, "--fps");
   f("image", s.image, "--image");
   f("mask", s.mask, "--mask");
@@ -72,6 +75,9 @@ template <class T> void put(ordered_json& out, const char* name, const std::opti
   if (value) out[name] = *value;
 }
 void put(ordered_json& out, const char* name, const std::map<std::string, std::string>& values) {
+  if (!values.empty()) out[name] = values;
+}
+void put(ordered_json& out, const char* name, const std::vector<std::array<int64_t, 3>>& values) {
   if (!values.empty()) out[name] = values;
 }
 template <class T> void take(const ordered_json& in, T& value) { value = in.get<T>(); }
@@ -372,6 +378,7 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
                settings.place < settings.batch_of && settings.seed.value_or(0) >= settings.place;
   if (same && sound) settings.batch = settings.count = settings.batch_of;
   else settings.batch_of = 1, settings.place = 0;
+  if (!same || settings.batch_of != 1) settings.calls.clear();
   if (settings.seed) *settings.seed -= settings.place;
 }
 
@@ -443,6 +450,27 @@ Tensors stills(const std::vector<Tensors>& clips) {
 
 namespace {
 
+// The steps of a picture as they were called when it was made, beside empty rows where others were.
+class RepeatedCalls {
+ public:
+  explicit RepeatedCalls(const std::vector<std::array<int64_t, 3>>& calls) : left_(calls.begin(), calls.end()) {}
+  void step(diffusion::Run& run) {
+    while (!left_.empty() && left_.front()[0] < 1) left_.pop_front();
+    if (left_.empty()) return run.step();
+    const auto [steps, place, rows] = left_.front();
+    --left_.front()[0];
+    // Other options than it was made by may have other rows.
+    const bool is_there = place >= 0 && rows <= kMostRows && rows >= run.rows() && place <= rows - run.rows();
+    if (!is_there || !diffusion::SharedSteps::fit(run, run)) return run.step();
+    shared_.step_beside(run, place, rows);
+  }
+
+ private:
+  static constexpr int64_t kMostRows = 256;  // a file may say anything
+  std::deque<std::array<int64_t, 3>> left_;
+  diffusion::SharedSteps shared_;
+};
+
 // One batch's call with its pictures and what it draws from; the seeds follow.
 diffusion::AnyOptions call_of(const char* kind, const GenerationSettings& s,
                               const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given,
@@ -487,9 +515,10 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));
     std::unique_ptr<diffusion::Run> run = hires ? hires->first(o) : pipeline.start(o);
     if (done == 0) tell_notes(s, {s.prompt}, pipeline, given);  // once nothing is refused any more
+    RepeatedCalls calls(s.calls);
     auto take_steps = [&] {
       while (!run->done()) {
-        run->step();
+        calls.step(*run);
         if (s.preview.empty() && forming.empty()) continue;
         Tensors now = stills(run->preview_frames(forming.empty() ? 1 : 0));
         if (!s.preview.empty()) show_preview(s.preview, now[0]);

@@ -2,6 +2,7 @@
 // and the files that come out.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/loras.h"
@@ -28,6 +29,8 @@ struct GenerationSettings {
   std::string profile, max_vram, max_ram;  // of a memory plan, where any of them is given
   // Of a picture that is repeated: the batch it was made in, whose sums its last bits depend on, and its place there.
   int64_t batch_of = 1, place = 0;
+  // Of one that a server made: steps, the first row of its own and rows of calls that it shared with others.
+  std::vector<std::array<int64_t, 3>> calls;
   bool clips = false;  // it is clips that come out: generate() settles it
   double fps = 8;      // of clips, frames a second
   // img2img, inpaint and img2vid

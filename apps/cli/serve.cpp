@@ -24,7 +24,7 @@ struct ServeOptions {
   std::string tokens, new_token, dtype = "float32", device = "cpu", memory;
   bool admin = false, no_previews = false;
   double drain = 30, body_mb = 64, bodies_mb = 512, keep_gb = 0;
-  int64_t most_jobs = 1000;
+  int64_t most_jobs = 1000, most_together = 8;
 };
 
 server::Samplers samplers_by_name() {
@@ -65,6 +65,7 @@ void serve(ServeOptions o) {
   if (!o.memory.empty()) s.shelf.budget = uint64_t(diffusion::bytes_of("--max-ram", o.memory));
   s.http.body_bytes = size_t(o.body_mb * (1 << 20)), s.http.bodies_bytes = size_t(o.bodies_mb * (1 << 20));
   s.jobs.queue.jobs = size_t(o.most_jobs);
+  s.jobs.most_together = size_t(o.most_together);
   s.jobs.previews = !o.no_previews;
   s.jobs.retention.bytes = int64_t(o.keep_gb * 1e9);
 
@@ -104,6 +105,10 @@ void add_serve(CLI::App& program) {
   c->add_option("--max-ram", o->memory,
                 "Memory for the weights of models, as 6 or 5.5GiB; without it, three quarters "
                 "of what is free");
+  c->add_option("--max-batch", o->most_together,
+                "Pictures at a time, of one model and size, where that is quicker; 1: one after the other")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
   c->add_flag("--no-previews", o->no_previews, "Nothing is shown of pictures before they are done");
   c->add_option("--tokens", o->tokens, "A file of tokens: whoever has none is refused")->group("Access");
   c->add_option("--new-token", o->new_token, "Write a token of this name, and its line for the file of --tokens")

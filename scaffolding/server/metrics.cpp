@@ -47,8 +47,9 @@ void Metrics::count_job(const std::string& state) {
   ++jobs_[state];
 }
 
-void Metrics::count_step(double seconds) {
+void Metrics::count_step(double seconds, size_t pictures) {
   std::lock_guard lock(mutex_);
+  picture_steps_ += pictures;
   step_times_.add(seconds);
 }
 
@@ -68,7 +69,9 @@ std::string Metrics::text(const Gauges& now) const {
   for (auto& [state, n] : jobs_) out += "scaffolding_jobs_total{state=\"" + state + "\"} " + std::to_string(n) + "\n";
   out += head("scaffolding_pictures_total", "counter", "Pictures that were made.");
   out += "scaffolding_pictures_total " + std::to_string(pictures_) + "\n";
-  out += step_times_.text("scaffolding_step_seconds", "Steps of the denoiser.");
+  out += step_times_.text("scaffolding_step_seconds", "Calls of the denoiser, which pictures share.");
+  out += head("scaffolding_picture_steps_total", "counter", "Steps of pictures.");
+  out += "scaffolding_picture_steps_total " + std::to_string(picture_steps_) + "\n";
   auto gauge = [&](const char* name, const char* help, size_t value) {
     out += head(name, "gauge", help) + name + " " + std::to_string(value) + "\n";
   };

@@ -11,7 +11,7 @@ class Metrics {
  public:
   void count_request(const std::string& method, int status, double seconds);
   void count_job(const std::string& state);
-  void count_step(double seconds);
+  void count_step(double seconds, size_t pictures);
   void count_picture();
 
   struct Gauges {
@@ -32,7 +32,7 @@ class Metrics {
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, int>, uint64_t> requests_;
   std::map<std::string, uint64_t> jobs_;
-  uint64_t pictures_ = 0;
+  uint64_t pictures_ = 0, picture_steps_ = 0;
   Times request_times_, step_times_;
 };
 

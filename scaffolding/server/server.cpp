@@ -7,19 +7,31 @@ namespace sf::server {
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
+namespace {
+
+ShelfSettings shelf_settings(const ServerSettings& s) {
+  ShelfSettings shelf = s.shelf;
+  shelf.hashes = s.data + "/hashes.json";
+  return shelf;
+}
+
+}  // namespace
+
 struct Server::Parts {
   Parts(ServerSettings s, Samplers samplers, std::FILE* to)
       : log(to, s.log_requests),
         guard(s.guard),
-        shelf(s.shelf),
         history(s.data),
+        shelf(shelf_settings(s)),
         jobs(history, shelf, std::move(samplers), s.jobs, log, metrics),
-        context{jobs, guard, metrics, log, s.requests, history.secret(), s.public_url} {
+        upscaling(shelf),
+        context{jobs, upscaling, guard, metrics, log, s.requests, history.secret(), s.public_url} {
     add_operation_routes(router, context);
     add_job_routes(router, context);
     add_openai_routes(router, context);
     add_webui_routes(router, context);
     add_webui_list_routes(router, context);
+    add_webui_extra_routes(router, context);
     router.add("GET", "/metrics", "Counts and times, for Prometheus", [this](Call&, const Answer& a) {
       Metrics::Gauges now{.waiting = jobs.waiting(), .running = jobs.running()};
       now.connections = http->connections(), now.body_bytes = http->bodies_bytes();
@@ -110,9 +122,10 @@ struct Server::Parts {
   Log log;
   Metrics metrics;
   Guard guard;
-  ModelShelf shelf;
   History history;
+  ModelShelf shelf;
   Jobs jobs;
+  Upscaling upscaling;
   Context context;
   Router router;
   std::optional<HttpServer> http;
@@ -133,6 +146,7 @@ uint16_t Server::port() const { return parts_->http->port(); }
 void Server::stop(double drain_seconds) {
   if (!parts_) return;
   parts_->log.write("stopping", {{"seconds", drain_seconds}});
+  parts_->upscaling.stop();
   parts_->jobs.stop(drain_seconds);
   parts_->http->stop_accepting();
   parts_->http->stop();

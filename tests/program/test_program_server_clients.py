@@ -3,7 +3,9 @@ sources, and the packages `openai` and `webuiapi` where they are installed.
 """
 
 import base64
+import hashlib
 import json
+import shutil
 import threading
 import time
 
@@ -16,8 +18,12 @@ PROMPT = "red apple, noto"
 
 
 @pytest.fixture(scope="module")
-def server(program, build_dir, tmp_path_factory):
+def has_server(program, build_dir):
     skip_without_server(program, build_dir)
+
+
+@pytest.fixture(scope="module")
+def server(has_server, build_dir, tmp_path_factory):
     with serving(build_dir, tmp_path_factory.mktemp("clients") / "data") as running:
         yield running
 
@@ -109,6 +115,20 @@ def test_edits_keep_what_the_mask_covers(server, tmp_path):
     assert answer[0] == 200, answer
     body, headers = form(fields, [("image[]", image), ("image[]", image)])
     assert server.post("/v1/images/edits", body, headers=headers)[0] == 400
+
+
+def test_variations_have_no_prompt(server, tmp_path):
+    fields = {"n": "2", "size": "64x64", "num_inference_steps": "2", "seed": "7", "response_format": "b64_json"}
+    body, headers = form(fields, [("image", png(tmp_path))])
+    status, answer, _ = server.post("/v1/images/variations", body, headers=headers)
+    assert status == 200, answer
+    first, second = (picture(made["b64_json"], tmp_path) for made in answer["data"])
+    assert first.shape == (3, 64, 64) and not (first == second).all().item()
+    body, headers = form({**fields, "prompt": "x"}, [("image", png(tmp_path))])
+    status, answer, _ = server.post("/v1/images/variations", body, headers=headers)
+    assert status == 400 and answer["error"]["param"] == "prompt"
+    body, headers = form(fields, [])
+    assert server.post("/v1/images/variations", body, headers=headers)[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -253,17 +273,134 @@ def test_masks_with_all_their_fields(server, tmp_path):
         "region": {"inpaint_full_res": True, "inpaint_full_res_padding": 8},
         "original": {"inpaint_full_res": False, "inpainting_fill": 1},
         "inverted": {"inpaint_full_res": False, "inpainting_mask_invert": 1},
+        "noise": {"inpaint_full_res": False, "inpainting_fill": 2},
+        "nothing": {"inpaint_full_res": False, "inpainting_fill": 3},
+        "noise kept": {"inpaint_full_res": False, "inpainting_fill": 2, "denoising_strength": 0.4},
+        "nothing kept": {"inpaint_full_res": False, "inpainting_fill": 3, "denoising_strength": 0.4},
     }.items():
         status, answer, _ = server.post("/sdapi/v1/img2img", {**body, **more})
         assert status == 200, answer
         made[name] = (picture(answer["images"][0], tmp_path).to(sf.float32) - 128).abs().mean(dim=0)
         assert made[name].shape == (128, 128)
-    for name in ("whole", "region", "original"):
+    for name in ("whole", "region", "original", "noise", "nothing", "noise kept", "nothing kept"):
         assert made[name][:32].max().item() == 0, name  # far from the mask it is the picture that was sent
         assert made[name][56:72, 56:72].mean().item() > 1, name
     assert made["inverted"][60:68, 60:68].max().item() == 0 and made["inverted"][:32].mean().item() > 1
-    status, answer, _ = server.post("/sdapi/v1/img2img", {**body, "inpainting_fill": 2})
-    assert status == 422 and "inpainting_fill" in answer["detail"]
+    # At a strength of 1 nothing is left of what was there to begin with; below it is seen.
+    assert (made["noise"] == made["nothing"]).all().item()
+    assert not (made["noise kept"] == made["nothing kept"]).all().item()
+    status, answer, _ = server.post("/sdapi/v1/img2img", {**body, "inpainting_fill": 4})
+    assert status == 422 and "inpainting_fill" in json.dumps(answer["detail"])
+
+
+@pytest.fixture(scope="module")
+def shelf(has_server, build_dir, model, tmp_path_factory):
+    """A server with a small model, another autoencoder for it, an upscaler, and a file that is no model."""
+    folder = tmp_path_factory.mktemp("shelf")
+    shutil.copytree(model, folder / "models/squares")
+    weights = sf.safetensors.load_file(model / "vae/diffusion_pytorch_model.safetensors")
+    for name in ("decoder.conv_out.bias", "decoder.conv_out.weight"):
+        weights[name] = -weights[name]
+    (folder / "models/vae").mkdir()
+    sf.safetensors.save_file(weights, folder / "models/vae/negative.safetensors")
+    (folder / "models/ESRGAN").mkdir()
+    sf.manual_seed(3)
+    network = sf.models.RRDBNet(num_feat=16, num_block=1, num_grow_ch=16).eval()
+    sf.save({"params_ema": dict(network.state_dict())}, folder / "models/ESRGAN/x4.pth")
+    sf.safetensors.save_file({"odd": sf.zeros(3)}, folder / "models/odd.safetensors")
+    with serving(build_dir, folder / "data", "--models", folder / "models") as running:
+        yield running
+
+
+def test_pictures_are_made_larger(shelf, tmp_path):
+    names = [u["name"] for u in shelf.get("/sdapi/v1/upscalers")[1]]
+    assert names == ["None", "Nearest", "Bicubic", "Lanczos", "x4"]
+    (tmp_path / "in.png").write_bytes(png(tmp_path, size=20))
+    made = sf.tensor([[[i * j % 256 for i in range(30)] for j in range(20)]] * 3, dtype=sf.uint8)
+    sf.io.write_image(str(tmp_path / "in.png"), made)
+    text = base64.b64encode((tmp_path / "in.png").read_bytes()).decode()
+
+    def larger(**fields):
+        status, answer, _ = shelf.post("/sdapi/v1/extra-single-image", {"image": text, **fields})
+        assert status == 200 and answer["html_info"] == "", answer
+        return picture(answer["image"], tmp_path)
+
+    assert (larger(upscaling_resize=3) == made).all().item()  # None leaves it as it is
+    twice = larger(upscaling_resize=2, upscaler_1="Nearest")
+    assert twice.shape == (3, 40, 60) and (twice[:, ::2, ::2] == made).all().item()
+    network = sf.models.RRDBNet(num_feat=16, num_block=1, num_grow_ch=16)
+    network.load_state_dict(sf.load(shelf.data.parent / "models/ESRGAN/x4.pth")["params_ema"])
+    four = larger(upscaling_resize=4, upscaler_1="x4")
+    assert (four == sf.models.upscale(network.eval(), made)).all().item()
+    cut = larger(resize_mode=1, upscaling_resize_w=50, upscaling_resize_h=50, upscaler_1="Lanczos")
+    assert cut.shape == (3, 50, 50)
+    whole = larger(
+        resize_mode=1, upscaling_resize_w=50, upscaling_resize_h=50, upscaler_1="Lanczos", upscaling_crop=False
+    )
+    assert whole.shape == (3, 50, 75)
+    nearest, lanczos = (larger(upscaler_1=name).to(sf.float32) for name in ("Nearest", "Lanczos"))
+    both = larger(upscaler_1="Nearest", upscaler_2="Lanczos", extras_upscaler_2_visibility=0.5).to(sf.float32)
+    assert (both - (nearest + lanczos) / 2).abs().max().item() <= 0.5
+    items = [{"data": text, "name": f"{i}.png"} for i in range(3)]
+    status, answer, _ = shelf.post("/sdapi/v1/extra-batch-images", {"imageList": items, "upscaler_1": "Lanczos"})
+    assert status == 200 and len(answer["images"]) == 3
+    assert picture(answer["images"][2], tmp_path).shape == (3, 40, 60)
+    for fields, words in (
+        ({"upscaler_1": "x5"}, "(closest: 'x4')"),
+        ({"codeformer_visibility": 0.5}, "codeformer_visibility"),
+        ({"image": "eA=="}, "image"),
+        ({"upscaling_resize": 9}, "upscaling_resize"),
+        (
+            {"upscaler_1": "Lanczos", "resize_mode": 1, "upscaling_resize_w": 16384, "upscaling_resize_h": 16384},
+            "at most",
+        ),
+    ):
+        status, answer, _ = shelf.post("/sdapi/v1/extra-single-image", {"image": text, **fields})
+        assert status == 422 and words in json.dumps(answer), answer
+    for items in ([], "x", [{}], [3]):
+        assert shelf.post("/sdapi/v1/extra-batch-images", {"imageList": items})[0] == 422
+
+
+def test_models_go_by_their_hashes(shelf):
+    wanted = hashlib.sha256((shelf.data.parent / "models/odd.safetensors").read_bytes()).hexdigest()
+    deadline = time.monotonic() + 30
+    while True:  # it is computed beside
+        listed = {m["model_name"]: m for m in shelf.get("/sdapi/v1/sd-models")[1]}
+        if listed["odd"]["sha256"] or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    assert listed["odd"]["sha256"] == wanted and listed["odd"]["hash"] == wanted[:10]
+    assert listed["squares"]["sha256"] is None  # a folder
+    for name in ("odd", "odd.safetensors", wanted, wanted[:10], f"odd.safetensors [{wanted[:10]}]"):
+        assert shelf.post("/sdapi/v1/options", {"sd_model_checkpoint": name})[0] == 200, name
+        assert shelf.get("/sdapi/v1/options")[1]["sd_model_checkpoint"] == "odd.safetensors"
+    status, answer, _ = shelf.post("/sdapi/v1/options", {"sd_model_checkpoint": "0123456789"})
+    assert status == 422 and "there is no '0123456789'" in json.dumps(answer)
+    assert shelf.post("/sdapi/v1/options", {"sd_model_checkpoint": "squares"})[0] == 200
+
+
+def test_another_autoencoder(shelf, program, tmp_path):
+    assert shelf.get("/sdapi/v1/sd-vae")[1] == [{"model_name": "negative", "filename": "negative"}]
+    body = {"prompt": "red square", "steps": 2, "seed": 3, "override_settings": {"sd_model_checkpoint": "squares"}}
+
+    def made(vae=None):
+        override = {**body["override_settings"], **({"sd_vae": vae} if vae else {})}
+        status, answer, _ = shelf.post("/sdapi/v1/txt2img", {**body, "override_settings": override})
+        assert status == 200, answer
+        return picture(answer["images"][0], tmp_path).to(sf.int32), json.loads(answer["info"])["sd_vae_name"]
+
+    own, name = made()
+    other, other_name = made("negative")
+    assert name is None and other_name == "negative"
+    assert (own + other - 255).abs().max().item() <= 1
+    assert "VAE: negative" in sf.io.image_info(str(tmp_path / "picture.png"))["text"]["parameters"]
+    assert (made("Automatic")[0] == own).all().item()
+    assert shelf.post("/sdapi/v1/options", {"sd_vae": "negative.safetensors"})[0] == 200
+    assert shelf.get("/sdapi/v1/options")[1]["sd_vae"] == "negative"
+    assert (made()[0] == other).all().item()
+    assert shelf.post("/sdapi/v1/options", {"sd_vae": "Automatic"})[0] == 200
+    status, answer, _ = shelf.post("/sdapi/v1/options", {"sd_vae": "negativ"})
+    assert status == 422 and "(closest: 'negative')" in json.dumps(answer)
 
 
 def test_hires_fix_is_the_programs(server, program, tmp_path):

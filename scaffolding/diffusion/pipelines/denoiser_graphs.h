@@ -61,6 +61,10 @@ class DenoiserRun final : public Denoiser {
  public:
   DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context);
   Tensor predict(const DenoiserCall& call) override;
+  // The same for calls of other shapes and texts.
+  std::shared_ptr<DenoiserRun> another() const {
+    return std::make_shared<DenoiserRun>(denoiser_, graphs_, captures_, keeps_context_);
+  }
   // What captured calls take is given back, and the next ones are not captured. False where none were.
   bool stop_capturing();
   io::Object config() override { return denoiser_->config(); }

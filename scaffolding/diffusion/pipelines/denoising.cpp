@@ -67,26 +67,40 @@ StepOptions step_options(const Scheduler& scheduler, double eta, const Generator
   return options;
 }
 
+namespace {
+
+Tensor looked_at(Tensor output, const Guidance& guidance, int64_t channels) {
+  if (guidance.wide) output = output.to(kFloat32);
+  return channels && output.size(1) > channels ? output.narrow(1, 0, channels) : output;
+}
+
+Tensor guided(const Tensor& uncond, const Tensor& text, const Guidance& guidance) {
+  Tensor noise = uncond + guidance.scale * (text - uncond);
+  return guidance.rescale > 0 ? rescale_noise_cfg(noise, text, guidance.rescale) : noise;
+}
+
+}  // namespace
+
+Tensor guided(const Tensor& output, const Guidance& guidance, int64_t output_channels) {
+  const Tensor seen = looked_at(output, guidance, output_channels);
+  if (!guidance.on()) return seen;
+  const Tensors halves = seen.chunk(2, 0);
+  return guided(halves[0], halves[1], guidance);
+}
+
 Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule,
                      size_t i, const DenoiserCall& told, const Guidance& guidance, int64_t output_channels) {
   cpu::LeanMemory lean;
   const Tensor timestep = schedule.timestep(i), input = scheduler.scale_model_input(latents, schedule.values[i]);
   auto call = [&](const DenoiserCall& arguments, const Tensor& sample) {
-    Tensor out = denoiser.predict(arguments.with(sample, timestep));
-    if (guidance.wide) out = out.to(kFloat32);
-    return output_channels && out.size(1) > output_channels ? out.narrow(1, 0, output_channels) : out;
+    return denoiser.predict(arguments.with(sample, timestep));
   };
-  if (!guidance.on()) return call(told, input);
-  Tensor uncond, text;
-  if (guidance.mode == GuidanceMode::Batched) {
-    Tensors halves = call(told, cat({input, input}, 0)).chunk(2, 0);
-    uncond = halves[0], text = halves[1];
-  } else {
-    const int64_t B = latents.size(0);
-    uncond = call(told.half(0, B), input), text = call(told.half(1, B), input);
-  }
-  Tensor noise = uncond + guidance.scale * (text - uncond);
-  return guidance.rescale > 0 ? rescale_noise_cfg(noise, text, guidance.rescale) : noise;
+  if (!guidance.on()) return guided(call(told, input), guidance, output_channels);
+  if (guidance.mode == GuidanceMode::Batched)
+    return guided(call(told, cat({input, input}, 0)), guidance, output_channels);
+  const int64_t B = latents.size(0);
+  const Tensor uncond = looked_at(call(told.half(0, B), input), guidance, output_channels);
+  return guided(uncond, looked_at(call(told.half(1, B), input), guidance, output_channels), guidance);
 }
 
 Tensor guidance_scale_embedding(double guidance_scale, int64_t batch, int64_t dim, DType dtype, Device device) {

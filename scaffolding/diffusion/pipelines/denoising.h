@@ -52,6 +52,9 @@ StepOptions step_options(const Scheduler& scheduler, double eta, const Generator
 Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule,
                      size_t i, const DenoiserCall& told, const Guidance& guidance, int64_t output_channels = 0);
 
+// What guidance makes of the denoiser's output, which has both halves where it is on.
+Tensor guided(const Tensor& output, const Guidance& guidance, int64_t output_channels = 0);
+
 // Of a distilled model: guidance_scale - 1 for each of the samples as [batch, dim] (Luo et al. 2023,
 // arXiv 2310.04378). Undefined for dim 0.
 Tensor guidance_scale_embedding(double guidance_scale, int64_t batch, int64_t dim, DType dtype, Device device);

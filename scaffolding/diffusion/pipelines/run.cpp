@@ -13,12 +13,22 @@
 namespace sf::diffusion {
 
 void Run::step() {
+  autograd::NoGrad no_grad;
+  begin_step();
+  advance(noise_within_memory());
+  end_step(0, rows());
+}
+
+void Run::begin_step() {
   SF_CHECK_AS(RuntimeError, !done(), pipeline_->name(), ": the run has no step left after ", at_);
   if (stop_.stop_requested())
     fail<Stopped>(pipeline_->name(), ": stopped after ", done_, " of ", schedule.num_inference_steps, " steps");
-  autograd::NoGrad no_grad;
   prepare_step();
-  advance(noise_within_memory());
+}
+
+void Run::end_step(int64_t place, int64_t rows) {
+  if (calls_.empty() || calls_.back().place != place || calls_.back().rows != rows) calls_.push_back({0, place, rows});
+  ++calls_.back().steps;
   const size_t i = at_++;
   if (callback_) {
     StepState state{.step = int64_t(i), .timestep = schedule.timestep(i), .tensors = tensors, .guidance = guidance};

@@ -56,6 +56,12 @@ struct RunSavings {
   int64_t every_steps = 0;      // and after so many steps; 0: not
 };
 
+// Steps after each other whose calls of the denoiser had so many rows, those of the run from `place` on: a picture's
+// last bits depend on both (shared_steps.h). A sample is a row, or two where both halves of guidance are in one call.
+struct CallRows {
+  int64_t steps = 0, place = 0, rows = 0;
+};
+
 // Who put a pipeline's networks where they are, and can put them so that they take less of the GPU's memory
 // (diffusion/memory/pipeline_memory.h). Shared by pipelines of the same networks.
 class Placement {
@@ -85,6 +91,8 @@ class Run {
   void interrupt() { interrupted_ = true; }                  // the steps that remain are left out
   // What it did besides since memory ran out: "guidance in two calls". Empty where all was done as asked.
   const std::vector<std::string>& makeshifts() const { return makeshifts_; }
+  const std::vector<CallRows>& calls() const { return calls_; }               // of the steps that were done
+  int64_t rows() const { return latents.size(0) * (guidance.on() ? 2 : 1); }  // of a call of its own
   // Only the samples with these places in the batch go on, in this order. ValueError for places that are not there.
   void keep_samples(const std::vector<int64_t>& places);
 
@@ -113,6 +121,9 @@ class Run {
 
  private:
   friend class DiffusionPipeline;
+  friend class SharedSteps;
+  void begin_step();
+  void end_step(int64_t place, int64_t rows);
   Tensor pictures_of(const Tensor& latents) const;  // PipelineOutput::images, float32
   std::vector<Tensors> frames_of(const Tensor& latents,
                                  const DecodeProgress& progress = {}) const;  // PipelineFrames::clips
@@ -135,6 +146,7 @@ class Run {
   int64_t warmup_ = 0, done_ = 0;
   int64_t samples_ = 0;  // of the denoiser's calls at most; 0: all
   bool interrupted_ = false;
+  std::vector<CallRows> calls_;
   mutable std::vector<std::string> makeshifts_;
 };
 

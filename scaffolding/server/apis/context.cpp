@@ -31,6 +31,7 @@ Jobs::Accepted submit(Context& c, const Caller& caller, NewJob job) {
   JobRequest& r = job.request;
   const ShelfModel model = c.jobs.shelf().find(r.model.empty() ? c.jobs.shelf().default_model() : r.model);
   r.model = model.name;
+  if (!r.vae.empty()) r.vae = c.jobs.shelf().vae_name(r.vae);
   if (!r.sampler.empty()) r.sampler = c.jobs.samplers().named(r.sampler);
   for (auto& tag : diffusion::take_lora_tags(r.prompt).tags) c.jobs.shelf().lora_path(tag.name);
   for (auto& tag : r.loras) c.jobs.shelf().lora_path(tag.name);

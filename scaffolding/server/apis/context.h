@@ -3,6 +3,7 @@
 #pragma once
 #include "scaffolding/server/http/guard.h"
 #include "scaffolding/server/jobs/jobs.h"
+#include "scaffolding/server/jobs/upscaling.h"
 
 namespace sf::server {
 
@@ -15,6 +16,7 @@ struct RequestLimits {
 
 struct Context {
   Jobs& jobs;
+  Upscaling& upscaling;
   Guard& guard;
   Metrics& metrics;
   Log& log;
@@ -59,5 +61,6 @@ void add_job_routes(Router& router, Context& context);
 void add_openai_routes(Router& router, Context& context);
 void add_webui_routes(Router& router, Context& context);
 void add_webui_list_routes(Router& router, Context& context);
+void add_webui_extra_routes(Router& router, Context& context);
 
 }  // namespace sf::server

@@ -19,6 +19,7 @@ Fields job_fields(const Context& c) {
       field("prompt", K::Text, "what the pictures show; <lora:name:0.8> turns a LoRA on").at_most(20'000),
       field("negative_prompt", K::Text, "what they should not show").at_most(20'000),
       field("model", K::Text, "a name of /api/v1/models").at_most(300),
+      field("vae", K::Text, "an autoencoder of /api/v1/models; absent: the model's own").at_most(300),
       field("sampler", K::Text, "a name of /api/v1/samplers; absent: the model's own").at_most(100),
       field("scheduler_options", K::Texts, "fields of the sampler's config: field=value").at_most(16),
       field("width", K::Whole, "pixels").range(8, 16384),
@@ -32,6 +33,9 @@ Fields job_fields(const Context& c) {
       field("mask_image", K::Text, "white where it is made anew, in base64").at_most(size_t(-1)),
       field("strength", K::Number, "how much of the picture may change").range(0, 1).otherwise(0.75),
       field("mask_blur", K::Whole, "pixels by which the mask's edges are soft").range(0, 256),
+      field("mask_fill", K::Text, "what is under the mask to begin with")
+          .one_of({"around", "original", "noise", "nothing"})
+          .otherwise("original"),
       field("padding_mask_crop", K::Whole, "only this far around the mask is drawn, at the whole size").range(0, 4096),
       field("hires", K::Number, "how much larger a second pass makes the picture").range(1, 8),
       field("hires_strength", K::Number, "how much that pass may change").range(0, 1).otherwise(0.7),
@@ -55,6 +59,7 @@ NewJob job_from(const Call& call, const Fields& fields) {
   r.prompt = b.value("prompt", "");
   r.negative_prompt = b.value("negative_prompt", "");
   r.model = b.value("model", "");
+  r.vae = b.value("vae", "");
   r.sampler = b.value("sampler", "");
   r.scheduler_options = b.value("scheduler_options", std::vector<std::string>());
   if (b.contains("width")) r.width = b["width"].get<int64_t>();
@@ -69,6 +74,11 @@ NewJob job_from(const Call& call, const Fields& fields) {
   if (b.contains("mask_image")) job.mask = bytes_of_text("mask_image", b["mask_image"].get_ref<const std::string&>());
   SF_CHECK(job.mask.empty() || !job.image.empty(), "mask_image: needs an image");
   r.mask_blur = b.value("mask_blur", int64_t(0));
+  const std::string fill = b.value("mask_fill", "original");
+  r.mask_fill = fill == "around"    ? MaskFill::Around
+                : fill == "noise"   ? MaskFill::Noise
+                : fill == "nothing" ? MaskFill::Nothing
+                                    : MaskFill::Original;
   if (b.contains("padding_mask_crop")) r.mask_padding = b["padding_mask_crop"].get<int64_t>();
   if (b.contains("hires")) r.hires = b["hires"].get<double>();
   r.hires_strength = b.value("hires_strength", 0.7);
@@ -122,9 +132,13 @@ json job_json(const JobView& v) {
   return out;
 }
 
-std::string event_text(const JobEvent& event, bool with_previews) {
+// As server-sent event, or as a message of a WebSocket.
+std::string event_text(const JobEvent& event, bool with_previews, bool websocket) {
   json data = event.data;
   if (with_previews && event.preview) data["preview"] = io::to_base64(*event.preview);
+  if (websocket)
+    return json{{"id", event.id}, {"event", event.name}, {"data", data}}.dump(-1, ' ', false,
+                                                                              json::error_handler_t::replace);
   return "id: " + std::to_string(event.id) + "\nevent: " + event.name +
          "\ndata: " + data.dump(-1, ' ', false, json::error_handler_t::replace) + "\n\n";
 }
@@ -148,15 +162,19 @@ void listen(Context& c, const Call& call, const Answer& answer) {
   const std::string_view last = call.request.header("last-event-id");
   if (!last.empty() && last.size() < 16 && last.find_first_not_of("0123456789") == last.npos)
     after = std::stoull(std::string(last));
-  const bool previews = call.query.value("previews", false);
+  else after = uint64_t(call.query.value("after", int64_t(0)));
+  const bool previews = call.query.value("previews", false), websocket = call.request.websocket;
   answer->begin_events();
-  c.jobs.subscribe(view.record.id, after, [answer, previews](const JobEvent& event) {
-    if (answer->has_left()) return false;
-    answer->send(event_text(event, previews));
-    const bool last = event.name == "done" || event.name == "failed" || event.name == "cancelled";
-    if (last) answer->end();
-    return !last;
-  });
+  c.jobs.subscribe(
+      view.record.id, after,
+      [answer, previews, websocket](const JobEvent& event) {
+        if (answer->has_left()) return false;
+        answer->send(event_text(event, previews, websocket));
+        const bool last = event.name == "done" || event.name == "failed" || event.name == "cancelled";
+        if (last) answer->end();
+        return !last;
+      },
+      previews);
 }
 
 }  // namespace
@@ -212,9 +230,12 @@ void add_job_routes(Router& router, Context& c) {
            })
       .takes({.all = {field("priority", K::Text).one_of({"low", "normal", "high"}).need()}});
   router
-      .add("GET", "/api/v1/jobs/{id}/events", "What happens to a job, as server-sent events",
+      .add("GET", "/api/v1/jobs/{id}/events",
+           "What happens to a job, as server-sent events, or as messages of a WebSocket",
            [&c](Call& call, const Answer& a) { listen(c, call, a); })
-      .asks({field("previews", K::Flag)});
+      .asks({field("previews", K::Flag),
+             field("after", K::Whole, "the number of an event: those behind it, where Last-Event-ID cannot be sent")
+                 .range(0, 9e15)});
   router.add("GET", "/api/v1/jobs/{id}/preview", "What the picture looks like now: a small PNG",
              [&c](Call& call, const Answer& a) {
                const JobView view = job_of(c, call.caller, call.path.at("id"));
@@ -260,7 +281,8 @@ void add_job_routes(Router& router, Context& c) {
                         {"bytes", m.bytes},
                         {"default", m.name == c.jobs.shelf().default_model()},
                         {"in_memory", std::find(resident.begin(), resident.end(), m.name) != resident.end()}});
-    a->respond(json_response({{"models", models}, {"loras", c.jobs.shelf().lora_names()}}));
+    a->respond(json_response(
+        {{"models", models}, {"loras", c.jobs.shelf().lora_names()}, {"vaes", c.jobs.shelf().vae_names()}}));
   });
   router
       .add("POST", "/api/v1/models/refresh", "Looks through the folders again",

@@ -1,4 +1,4 @@
-// OpenAI's images API: /v1/images/generations, /v1/images/edits, /v1/models.
+// OpenAI's images API: /v1/images/generations, edits and variations, /v1/models.
 #include <algorithm>
 #include <span>
 
@@ -76,7 +76,7 @@ NewJob job_from(Context& c, const Call& call) {
   JobRequest& r = job.request;
   const json& b = call.body;
   r.api = "openai";
-  r.prompt = b["prompt"].get<std::string>();
+  r.prompt = b.value("prompt", "");
   r.negative_prompt = b.value("negative_prompt", "");
   r.model = b.value("model", "");
   r.sampler = b.value("sampler", "");
@@ -139,18 +139,21 @@ void stream(Context& c, const std::string& id, const Call& call, const Answer& a
   answer->begin_events();
   answer->on_leave([&c, id] { c.jobs.cancel(id); });
   auto sent = std::make_shared<int64_t>(0);
-  c.jobs.subscribe(id, 0, [=](const JobEvent& e) {
-    if (answer->has_left()) return false;
-    if (e.name == "done" || e.name == "failed" || e.name == "cancelled") return false;
-    if (e.name != "step" || !e.preview || e.data["picture"] != 0) return true;
-    const auto step = e.data["step"].get<int64_t>(), steps = e.data["steps"].get<int64_t>();
-    if (*sent >= partial || step * (partial + 1) < (*sent + 1) * steps || step == steps) return true;
-    answer->send(event(kind + ".partial_image", {{"b64_json", io::to_base64(*e.preview)},
-                                                 {"partial_image_index", (*sent)++},
-                                                 {"created_at", int64_t(seconds_now())},
-                                                 {"output_format", "png"}}));
-    return true;
-  });
+  c.jobs.subscribe(
+      id, 0,
+      [=](const JobEvent& e) {
+        if (answer->has_left()) return false;
+        if (e.name == "done" || e.name == "failed" || e.name == "cancelled") return false;
+        if (e.name != "step" || !e.preview || e.data["picture"] != 0) return true;
+        const auto step = e.data["step"].get<int64_t>(), steps = e.data["steps"].get<int64_t>();
+        if (*sent >= partial || step * (partial + 1) < (*sent + 1) * steps || step == steps) return true;
+        answer->send(event(kind + ".partial_image", {{"b64_json", io::to_base64(*e.preview)},
+                                                     {"partial_image_index", (*sent)++},
+                                                     {"created_at", int64_t(seconds_now())},
+                                                     {"output_format", "png"}}));
+        return true;
+      },
+      partial > 0);
   c.jobs.when_over(id, [=, &c](const JobRecord& job) {
     try {
       if (job.state != JobState::Done) throw error_of(job);
@@ -221,7 +224,8 @@ std::string mask_of_alpha(std::string_view bytes, const char* field, int64_t mos
   return io::encode_image(mask, io::ImageFormat::PNG, {.compression = 1});
 }
 
-void edit(Context& c, Call& call, const Answer& answer) {
+// variation: without a prompt, by the picture alone.
+void edit(Context& c, Call& call, const Answer& answer, bool variation = false) {
   NewJob job = job_from(c, call);
   const json& b = call.body;
   std::vector<std::string> images;
@@ -250,7 +254,7 @@ void edit(Context& c, Call& call, const Answer& answer) {
   if (!mask.empty()) job.mask = mask_of_alpha(mask, "mask", c.limits.input_pixels);
   const double usual = job.mask.empty() ? (b.value("input_fidelity", "low") == "high" ? 0.4 : 0.75) : 1.0;
   job.request.strength = b.value("strength", usual);
-  make(c, std::move(job), call, answer, "image_edit");
+  make(c, std::move(job), call, answer, variation ? "image_variation" : "image_edit");
 }
 
 }  // namespace
@@ -266,6 +270,16 @@ void add_openai_routes(Router& router, Context& c) {
            [&c](Call& call, const Answer& a) { edit(c, call, a); })
       .takes(image_fields(c, true), BodyKind::Form)
       .files({"image", "mask"})
+      .makes_jobs();
+  Fields variations = image_fields(c, true);
+  std::erase_if(variations.all, [](const FieldSpec& f) {
+    return f.name == "prompt" || f.name == "mask" || f.name == "negative_prompt";
+  });
+  router
+      .add("POST", "/v1/images/variations", "A picture like another one",
+           [&c](Call& call, const Answer& a) { edit(c, call, a, true); })
+      .takes(std::move(variations), BodyKind::Form)
+      .files({"image"})
       .makes_jobs();
   router.add("GET", "/v1/models", "The models", [&c](Call&, const Answer& a) {
     json data = json::array();

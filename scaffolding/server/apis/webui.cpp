@@ -48,7 +48,10 @@ Fields picture_fields(const Context& c, bool image) {
   f.all.push_back(field("mask_blur", K::Whole).range(0, 256));
   f.all.push_back(field("mask_blur_x", K::Whole).range(0, 256).otherwise(4));
   f.all.push_back(field("mask_blur_y", K::Whole).range(0, 256).otherwise(4));
-  f.all.push_back(field("inpainting_fill", K::Whole, "0: what is around the mask, 1: the original").otherwise(0));
+  f.all.push_back(
+      field("inpainting_fill", K::Whole, "0: what is around the mask, 1: the original, 2: noise, 3: nothing")
+          .range(0, 3)
+          .otherwise(0));
   f.all.push_back(field("inpaint_full_res", K::Any, "only around the mask, at the whole size").otherwise(true));
   f.all.push_back(field("inpaint_full_res_padding", K::Whole).range(0, 4096).otherwise(0));
   f.all.push_back(field("include_init_images", K::Flag));
@@ -90,10 +93,6 @@ void refuse_unknown_work(const json& b) {
       if (value.is_object() && value.contains("args") && says_something(value["args"]))
         throw ApiError(422, "alwayson_scripts: there is no script '" + script.substr(0, 60) + "' here", "NotSupported",
                        "alwayson_scripts");
-  if (auto it = b.find("inpainting_fill");
-      it != b.end() && says_something(b.value("mask", json())) && *it != 0 && *it != 1)
-    throw ApiError(422, "inpainting_fill: this server knows 0 (fill) and 1 (original)", "NotSupported",
-                   "inpainting_fill");
   if (auto it = b.find("resize_mode"); it != b.end() && *it != 0)
     throw ApiError(422, "resize_mode: this server resizes only, 0", "NotSupported", "resize_mode");
   if (auto it = b.find("initial_noise_multiplier"); it != b.end() && says_something(*it) && *it != 1)
@@ -119,6 +118,16 @@ class Choices {
     std::lock_guard lock(mutex_);
     models_[caller.name] = model;
   }
+  // "": the model's own
+  std::string vae(const Caller& caller) const {
+    std::lock_guard lock(mutex_);
+    const auto at = vaes_.find(caller.name);
+    return at == vaes_.end() ? "" : at->second;
+  }
+  void set_vae(const Caller& caller, const std::string& vae) {
+    std::lock_guard lock(mutex_);
+    vaes_[caller.name] = vae;
+  }
   void set_layers(const Caller& caller, int64_t n) {
     std::lock_guard lock(mutex_);
     layers_[caller.name] = n;
@@ -126,7 +135,7 @@ class Choices {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, std::string> models_;  // by token, of which there are few
+  std::map<std::string, std::string> models_, vaes_;  // by token, of which there are few
   std::map<std::string, int64_t> layers_;
 };
 
@@ -136,9 +145,13 @@ int64_t layers_of(const json& v) {
   return v.get<int64_t>();
 }
 
-void refuse_vae(const json& settings) {
-  if (auto it = settings.find("sd_vae"); it != settings.end() && says_something(*it) && *it != "Automatic")
-    throw ApiError(422, "sd_vae: a model goes with its own autoencoder here", "NotSupported", "sd_vae");
+// Of settings that name an autoencoder. "": the model's own.
+std::optional<std::string> vae_of(Context& c, const json& settings) {
+  const auto it = settings.find("sd_vae");
+  if (it == settings.end() || it->is_null()) return {};
+  if (!says_something(*it) || *it == "Automatic") return "";
+  if (!it->is_string()) throw ApiError(422, "sd_vae: must be a name of sd-vae", "", "sd_vae");
+  return c.jobs.shelf().vae_name(it->get<std::string>());
 }
 
 // White and black the other way round.
@@ -176,7 +189,7 @@ void set_mask(JobRequest& r, const json& b) {
   r.mask_blur = b.value("mask_blur", x);
   if (!b.contains("mask_blur") && x != y)
     throw ApiError(422, "mask_blur_x, mask_blur_y: must be the same here", "NotSupported", "mask_blur_x");
-  r.mask_filled = b.value("inpainting_fill", int64_t(0)) == 0;
+  r.mask_fill = MaskFill(b.value("inpainting_fill", 0));
   if (!b.contains("inpaint_full_res") || says_something(b["inpaint_full_res"]))
     r.mask_padding = b.value("inpaint_full_res_padding", int64_t(0));
 }
@@ -211,8 +224,9 @@ NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image
   if (b.value("eta", 0.0) != 0) r.options["eta"] = b["eta"].dump();
   int64_t layers = choices.last_layers(call.caller);
   r.model = choices.model(call.caller);
+  r.vae = choices.vae(call.caller);
   if (const auto it = b.find("override_settings"); it != b.end()) {
-    refuse_vae(*it);
+    if (auto vae = vae_of(c, *it)) r.vae = *vae;
     if (it->contains("sd_model_checkpoint") && (*it)["sd_model_checkpoint"].is_string())
       r.model = (*it)["sd_model_checkpoint"].get<std::string>();
     if (it->contains("CLIP_stop_at_last_layers")) layers = layers_of((*it)["CLIP_stop_at_last_layers"]);
@@ -264,7 +278,7 @@ json info_of(const JobRecord& job, const json& asked) {
           {"face_restoration_model", nullptr},
           {"sd_model_name", r.model},
           {"sd_model_hash", nullptr},
-          {"sd_vae_name", nullptr},
+          {"sd_vae_name", r.vae.empty() ? json() : json(r.vae)},
           {"sd_vae_hash", nullptr},
           {"seed_resize_from_w", -1},
           {"seed_resize_from_h", -1},
@@ -344,10 +358,11 @@ void add_webui_routes(Router& router, Context& c) {
   router.add("GET", "/sdapi/v1/options", "What applies to the caller's jobs",
              [&c, choices](Call& call, const Answer& a) {
                std::string model = choices->model(call.caller);
+               const std::string vae = choices->vae(call.caller);
                model = c.jobs.shelf().find(model.empty() ? c.jobs.shelf().default_model() : model).title;
                a->respond(json_response({{"sd_model_checkpoint", model},
                                          {"sd_checkpoint_hash", nullptr},
-                                         {"sd_vae", "Automatic"},
+                                         {"sd_vae", vae.empty() ? "Automatic" : vae},
                                          {"CLIP_stop_at_last_layers", choices->last_layers(call.caller)},
                                          {"samples_format", "png"},
                                          {"samples_save", true},
@@ -357,8 +372,8 @@ void add_webui_routes(Router& router, Context& c) {
   router
       .add("POST", "/sdapi/v1/options", "Another model for the caller's jobs; the whole dict may come back",
            [&c, choices](Call& call, const Answer& a) {
-             refuse_vae(call.body);
              const json& b = call.body;
+             if (auto vae = vae_of(c, b)) choices->set_vae(call.caller, *vae);
              if (b.contains("CLIP_stop_at_last_layers"))
                choices->set_layers(call.caller, layers_of(b["CLIP_stop_at_last_layers"]));
              if (b.contains("sd_model_checkpoint") && says_something(b["sd_model_checkpoint"]))

@@ -57,13 +57,21 @@ json schedule_list() {
 
 json model_list(Context& c) {
   json out = json::array();
-  for (auto& m : c.jobs.shelf().models())
+  for (auto& m : c.jobs.shelf().models()) {
+    const std::string hash = c.jobs.shelf().hash_of(m);
     out.push_back({{"title", m.title},
                    {"model_name", m.name},
-                   {"hash", nullptr},
-                   {"sha256", nullptr},
+                   {"hash", hash.empty() ? json() : json(hash.substr(0, 10))},
+                   {"sha256", hash.empty() ? json() : json(hash)},
                    {"filename", m.title},  // its name alone: where it lies is the server's business
                    {"config", nullptr}});
+  }
+  return out;
+}
+
+json vae_list(Context& c) {
+  json out = json::array();
+  for (auto& name : c.jobs.shelf().vae_names()) out.push_back({{"model_name", name}, {"filename", name}});
   return out;
 }
 
@@ -101,15 +109,8 @@ void add_webui_list_routes(Router& router, Context& c) {
   list("sd-models", "Models", [&c] { return model_list(c); });
   list("loras", "LoRAs", [&c] { return lora_list(c); });
   list("memory", "Memory", [] { return memory(); });
-  list("sd-vae", "Autoencoders: each model has its own", same(json::array()));
+  list("sd-vae", "Autoencoders besides those that models have", [&c] { return vae_list(c); });
   list("sd-modules", "Further modules: none", same(json::array()));
-  list("upscalers", "What makes pictures larger in a second pass", [] {
-    json out = json::array();
-    for (const char* name : {"None", "Lanczos", "Bicubic"})
-      out.push_back(
-          {{"name", name}, {"model_name", nullptr}, {"model_path", nullptr}, {"model_url", nullptr}, {"scale", 4}});
-    return out;
-  });
   list("latent-upscale-modes", "What makes latents larger", same(json::array({{{"name", "Latent"}}})));
   list("embeddings", "Embeddings: none", same({{"loaded", json::object()}, {"skipped", json::object()}}));
   list("prompt-styles", "Styles: none", same(json::array()));
@@ -126,7 +127,7 @@ void add_webui_list_routes(Router& router, Context& c) {
              a->respond(json_response(png_info(c, call.body["image"].get<std::string>())));
            })
       .takes({.all = {field("image", FieldKind::Text).at_most(size_t(-1)).need()}, .others = true});
-  for (const char* path : {"/sdapi/v1/refresh-checkpoints", "/sdapi/v1/refresh-loras"})
+  for (const char* path : {"/sdapi/v1/refresh-checkpoints", "/sdapi/v1/refresh-loras", "/sdapi/v1/refresh-vae"})
     router
         .add("POST", path, "Looks through the folders again",
              [&c](Call&, const Answer& a) {
@@ -134,8 +135,6 @@ void add_webui_list_routes(Router& router, Context& c) {
                a->respond(json_response(nullptr));
              })
         .admin();
-  router.add("POST", "/sdapi/v1/refresh-vae", "Without effect: each model has its own autoencoder",
-             [](Call&, const Answer& a) { a->respond(json_response(nullptr)); });
   router
       .add("POST", "/sdapi/v1/unload-checkpoint", "Models leave memory once nothing runs",
            [&c](Call&, const Answer& a) {

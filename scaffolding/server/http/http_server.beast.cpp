@@ -9,6 +9,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <boost/beast/websocket.hpp>
 #include <deque>
 #include <optional>
 #include <set>
@@ -23,6 +24,7 @@ namespace sf::server {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
+namespace websocket = beast::websocket;
 using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
@@ -48,6 +50,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
 };
 
 namespace {
+
+constexpr size_t kMostMessage = 64 << 10;  // bytes of a WebSocket's message
 
 // Bytes of a body that count towards the sum of all, as long as it lives.
 class Reserved {
@@ -91,6 +95,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse(int status, const std::string& message);
   void write(Response response, bool keep);
   void write_next();
+  void begin_socket(Headers headers);
+  void read_messages();
   void watch();
   void next_request();
   void lost();
@@ -104,6 +110,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<http::response<http::string_body>> response_;
   std::optional<http::response<http::empty_body>> head_;
   std::optional<http::response_serializer<http::empty_body>> head_writer_;
+  std::optional<http::request<http::string_body>> upgrade_;  // a request for a WebSocket
+  std::optional<websocket::stream<beast::tcp_stream&>> socket_;
   std::deque<std::string> unsent_;
   size_t unsent_bytes_ = 0;
   std::vector<std::function<void()>> leaving_;
@@ -256,6 +264,8 @@ void Connection::on_body(beast::error_code error) {
     return refuse(400, "this is no HTTP request: " + error.message());
   if (error) return close();
   request_->body = std::move(parser_->get().body());
+  request_->websocket = websocket::is_upgrade(parser_->get());
+  if (request_->websocket) upgrade_.emplace(parser_->release());
   parser_.reset();
   state_ = State::Waiting;
   stream_.expires_never();
@@ -272,6 +282,7 @@ void Connection::watch() {
   stream_.socket().async_wait(
       tcp::socket::wait_read, [self = shared_from_this(), number = number_](beast::error_code e) {
         if (self->number_ != number || (self->state_ != State::Waiting && self->state_ != State::Events)) return;
+        if (self->socket_) return;  // whose reading notices it
         char byte;
         const ssize_t n = e ? -1 : ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (n > 0) return;  // the next request: it is read when this one is answered
@@ -354,6 +365,7 @@ void Connection::begin_events(uint64_t number, Headers headers) {
   if (number != number_ || state_ != State::Waiting) return;
   state_ = State::Events;
   keep_ = false;
+  if (upgrade_) return begin_socket(std::move(headers));
   head_.emplace(http::status::ok, 11);
   head_->set(http::field::server, "scaffolding");
   head_->set(http::field::content_type, "text/event-stream");
@@ -373,6 +385,37 @@ void Connection::begin_events(uint64_t number, Headers headers) {
   });
 }
 
+void Connection::begin_socket(Headers headers) {
+  stream_.expires_never();  // it has deadlines of its own, and pings
+  socket_.emplace(stream_);
+  socket_->set_option(websocket::stream_base::timeout::suggested(beast::role_type::server));
+  socket_->set_option(
+      websocket::stream_base::decorator([headers = std::move(headers)](websocket::response_type& response) {
+        response.set(http::field::server, "scaffolding");
+        for (auto& [name, value] : headers) response.set(name, value);
+      }));
+  socket_->read_message_max(kMostMessage);
+  socket_->text(true);
+  writing_ = true;
+  socket_->async_accept(*upgrade_, [self = shared_from_this()](beast::error_code error) {
+    self->writing_ = false;
+    if (error) return self->lost();
+    self->answered(101);
+    self->read_messages();
+    self->write_next();
+  });
+}
+
+// Clients have nothing to say here: what they send is taken and let go, until they close.
+void Connection::read_messages() {
+  buffer_.clear();
+  socket_->async_read(buffer_, [self = shared_from_this()](beast::error_code error, size_t) {
+    if (self->state_ == State::Closed || (error && self->state_ == State::Ending)) return;
+    if (error) return self->lost();
+    self->read_messages();
+  });
+}
+
 void Connection::send(uint64_t number, std::string text) {
   if (number != number_ || state_ != State::Events || text.empty()) return;
   unsent_bytes_ += text.size();
@@ -385,25 +428,29 @@ void Connection::write_next() {
   if (writing_ || state_ == State::Closed) return;
   if (unsent_.empty()) {
     if (state_ != State::Ending) {
-      stream_.expires_never();
+      if (!socket_) stream_.expires_never();
       return;
     }
     writing_ = true;
+    if (socket_)
+      return socket_->async_close(websocket::close_code::normal,
+                                  [self = shared_from_this()](beast::error_code) { self->close(); });
     asio::async_write(stream_, http::make_chunk_last(),
                       [self = shared_from_this()](beast::error_code, size_t) { self->close(); });
     return;
   }
   writing_ = true;
-  stream_.expires_after(server_->limits.response);
+  if (!socket_) stream_.expires_after(server_->limits.response);
   auto text = std::make_shared<std::string>(std::move(unsent_.front()));
   unsent_.pop_front();
-  asio::async_write(stream_, http::make_chunk(asio::buffer(*text)),
-                    [self = shared_from_this(), text](beast::error_code error, size_t) {
-                      self->writing_ = false;
-                      self->unsent_bytes_ -= text->size();
-                      if (error) return self->lost();
-                      self->write_next();
-                    });
+  auto written = [self = shared_from_this(), text](beast::error_code error, size_t) {
+    self->writing_ = false;
+    self->unsent_bytes_ -= text->size();
+    if (error) return self->lost();
+    self->write_next();
+  };
+  if (socket_) socket_->async_write(asio::buffer(*text), std::move(written));
+  else asio::async_write(stream_, http::make_chunk(asio::buffer(*text)), std::move(written));
 }
 
 void Connection::end(uint64_t number) {

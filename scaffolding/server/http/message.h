@@ -21,7 +21,8 @@ struct Request {
   std::map<std::string, std::string> query;
   Headers headers;  // names in small letters
   std::string body;
-  std::string peer;  // the client's address
+  std::string peer;        // the client's address
+  bool websocket = false;  // it asks for one: begin_events() begins it, and each text that is sent is a message
 
   std::string_view header(std::string_view name) const {  // "" where it is absent
     for (auto& [key, value] : headers)
@@ -43,7 +44,7 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual void respond(Response response) = 0;
-  virtual void begin_events(Headers headers = {}) = 0;  // text/event-stream
+  virtual void begin_events(Headers headers = {}) = 0;  // text/event-stream, or the WebSocket that was asked for
   virtual void send(std::string text) = 0;              // a client that does not take them for too long is let go
   virtual void end() = 0;
   // Called once, on the network's thread, when the client goes before the answer is complete; at once where it has.

@@ -5,10 +5,12 @@
 #include <set>
 #include <span>
 
+#include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/io/file.h"
 #include "scaffolding/io/pictures/image.h"
+#include "scaffolding/ops/ops.h"
 #include "scaffolding/server/jobs/masks.h"
 
 namespace sf::server {
@@ -119,7 +121,7 @@ void PictureRun::give_pictures(const History& history) {
   const Tensor hard = picture_of("mask", bytes_of_file(history.input_path(r.mask)), INT64_MAX, true);
   const Tensor mask = blurred_mask(hard, r.mask_blur);
   if (r.api == "webui" || r.mask_blur || r.mask_padding) original_ = picture, mask_ = mask;
-  if (r.mask_filled) picture = filled_picture(picture, hard);
+  if (r.mask_fill == MaskFill::Around) picture = filled_picture(picture, hard);
   if (r.mask_padding) {
     if (!size.height) size.height = picture.size(1);
     if (!size.width) size.width = picture.size(2);
@@ -128,21 +130,42 @@ void PictureRun::give_pictures(const History& history) {
   const Tensor image = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
   how.do_normalize = false;
   how.do_binarize = how.do_convert_grayscale = true;
-  o.at<Tensor>("image") = image;
-  o.at<Tensor>("mask_image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{mask}, size);
+  const Tensor cover = diffusion::VaeImageProcessor(how).preprocess(Tensors{mask}, size);
+  const bool in_latents = r.mask_fill == MaskFill::Noise || r.mask_fill == MaskFill::Nothing;
+  o.at<Tensor>("image") = in_latents ? filled_latents(image, cover) : image;
+  o.at<Tensor>("mask_image") = cover;
   set<std::optional<int64_t>>(o, "height", image.size(2)), set<std::optional<int64_t>>(o, "width", image.size(3));
+}
+
+// Of a picture [1, 3, H, W] in [-1, 1], with noise or nothing where the mask [1, 1, H, W] is white.
+Tensor PictureRun::filled_latents(const Tensor& image, const Tensor& mask) const {
+  const auto vae = pipeline_->the_autoencoder();
+  SF_CHECK(vae, "inpainting_fill: the model has no autoencoder");
+  autograd::NoGrad no_grad;
+  auto generator = make_generator();
+  generator->manual_seed(uint64_t(request_.seed + place_));
+  const Tensor latents = vae->scaled(vae->encode(image.to(vae->device()).to(vae->dtype()), generator));
+  const Tensor cover =
+      interpolate(mask, Shape{latents.size(2), latents.size(3)}).to(latents.dtype()).to(latents.device());
+  const Tensor kept = latents * (1 - cover);
+  if (request_.mask_fill == MaskFill::Nothing) return kept.cpu();
+  const Tensor noise = diffusion::randn_tensor(latents.shape(), {generator}, latents.device(), latents.dtype());
+  return (kept + cover * noise).cpu();
 }
 
 bool PictureRun::done() const { return run_->done() && (!hires_ || second_); }
 
-void PictureRun::step() {
+void PictureRun::step() { next_run().step(); }
+
+diffusion::Run& PictureRun::next_run() {
   if (run_->done()) {
     auto first = std::move(run_);
+    calls_before_ = first->calls();
     run_ = hires_->second(options_, *first);
     before_ += int64_t(first->at()), second_ = true;
     steps_ = before_ + int64_t(run_->schedule.size());
   }
-  run_->step();
+  return *run_;
 }
 
 std::vector<std::string> option_names(Task task) {
@@ -184,6 +207,7 @@ std::string parameters_text(const JobRequest& r, int64_t place, const char* sche
                 static_cast<long long>(r.steps), r.sampler.empty() ? scheduler : r.sampler.c_str(), guidance,
                 static_cast<long long>(r.seed + place), static_cast<long long>(width), static_cast<long long>(height));
   out += numbers + (", Model: " + r.model);
+  if (!r.vae.empty()) out += ", VAE: " + r.vae;
   if (!r.image.empty()) {
     std::snprintf(numbers, sizeof numbers, ", Denoising strength: %g", r.strength);
     out += numbers;
@@ -244,11 +268,18 @@ PictureRun::Made PictureRun::finish(DType dtype) {
   };
   number("guidance_rescale"), number("eta"), number("clip_skip");
   if (auto it = more.find("prompt_syntax"); it != more.end()) s["prompt_syntax"] = it->second, more.erase(it);
+  if (!r.vae.empty()) s["vae"] = r.vae;
   if (!r.image.empty()) s["strength"] = r.strength;
   if (!more.empty()) s["options"] = more;
   if (r.hires) {
     s["hires"] = scale, s["hires_strength"] = r.hires_strength, s["hires_upscaler"] = r.hires_upscaler;
     if (r.hires_steps) s["hires_steps"] = *r.hires_steps;
+  }
+  std::vector<diffusion::CallRows> calls = calls_before_;
+  calls.insert(calls.end(), run_->calls().begin(), run_->calls().end());
+  if (std::any_of(calls.begin(), calls.end(), [&](auto& c) { return c.rows != run_->rows(); })) {
+    s["calls"] = json::array();  // steps, place and rows of those that were shared, and of those between
+    for (auto& c : calls) s["calls"].push_back({c.steps, c.place, c.rows});
   }
   io::ImageWriteOptions writing;
   writing.text = {{"parameters", parameters_text(r, place, scheduler, width, height, guidance)},

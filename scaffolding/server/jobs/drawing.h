@@ -22,9 +22,12 @@ class PictureRun {
   PictureRun(const diffusion::DiffusionPipeline& pipeline, const JobRequest& request, int64_t place,
              const History& history, const Samplers& samplers);
   bool done() const;
-  void step();                                                  // begins the second pass where the first is done
+  void step();  // begins the second pass where the first is done
+  // What does the next step, for those who take it with others: as step() begins it.
+  diffusion::Run& next_run();
   int64_t at() const { return before_ + int64_t(run_->at()); }  // steps that were done, of both passes
   int64_t steps() const { return steps_; }
+  int64_t rows() const { return run_->rows(); }  // of its calls of the denoiser
   const Tensor& latents() const { return run_->latents; }
   struct Made {
     Tensor frame;    // uint8 [H, W, 3]
@@ -36,6 +39,7 @@ class PictureRun {
 
  private:
   void give_pictures(const History& history);
+  Tensor filled_latents(const Tensor& image, const Tensor& mask) const;
   JobRequest request_;
   int64_t place_;
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline_;
@@ -44,6 +48,7 @@ class PictureRun {
   std::unique_ptr<diffusion::Run> run_;
   bool second_ = false;
   int64_t before_ = 0, steps_ = 0;
+  std::vector<diffusion::CallRows> calls_before_;  // of the first pass
   double guidance_;
   Tensor original_, mask_;  // that the picture is put into: uint8 [3, H, W], [1, H, W]
   std::optional<diffusion::CropBox> crop_;

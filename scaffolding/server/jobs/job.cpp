@@ -1,5 +1,7 @@
 #include "scaffolding/server/jobs/job.h"
 
+#include <algorithm>
+
 #include "scaffolding/core/error.h"
 
 namespace sf::server {
@@ -48,8 +50,9 @@ json to_json(const JobRequest& r) {
            {"image", r.image},
            {"mask", r.mask},
            {"api", r.api}};
+  if (!r.vae.empty()) out["vae"] = r.vae;
   if (!r.mask.empty()) {
-    out["mask_blur"] = r.mask_blur, out["mask_filled"] = r.mask_filled;
+    out["mask_blur"] = r.mask_blur, out["mask_fill"] = int(r.mask_fill);
     put(out, "mask_padding", r.mask_padding);
   }
   if (r.hires) {
@@ -80,9 +83,10 @@ JobRequest request_of(const json& in) {
   in.at("image").get_to(r.image);
   in.at("mask").get_to(r.mask);
   in.at("api").get_to(r.api);
-  r.mask_blur = in.value("mask_blur", int64_t(0)), r.mask_filled = in.value("mask_filled", false);
+  r.mask_blur = in.value("mask_blur", int64_t(0)), r.mask_fill = MaskFill(std::clamp(in.value("mask_fill", 1), 0, 3));
   r.hires_strength = in.value("hires_strength", r.hires_strength);
   r.hires_upscaler = in.value("hires_upscaler", r.hires_upscaler);
+  r.vae = in.value("vae", "");
   take(in, "mask_padding", r.mask_padding), take(in, "hires", r.hires), take(in, "hires_steps", r.hires_steps);
   take(in, "width", r.width), take(in, "height", r.height), take(in, "guidance", r.guidance);
   for (auto& l : in.at("loras"))

@@ -22,10 +22,15 @@ enum class Priority : uint8_t { Low, Normal, High };
 const char* name_of(Priority priority);  // "normal"
 std::optional<Priority> priority_named(std::string_view name);
 
+// What is under a mask to begin with: what is around it, what was there, latents of noise, or of nothing. As numbers
+// they are AUTOMATIC1111's.
+enum class MaskFill : uint8_t { Around, Original, Noise, Nothing };
+
 // What makes the pictures, with everything settled: asked again, it makes the same.
 struct JobRequest {
   diffusion::Task task = diffusion::Task::TextToImage;
   std::string model;  // a name of the shelf
+  std::string vae;    // another autoencoder than the model's own, by its name of the shelf; "": its own
   std::string prompt, negative_prompt;
   std::string sampler;                         // the program's name; "": the model's own
   std::vector<std::string> scheduler_options;  // field=value
@@ -40,9 +45,9 @@ struct JobRequest {
   std::vector<diffusion::LoraTag> loras;  // besides those that the prompt names
   std::string image, mask;                // files of the history's inputs
   int64_t mask_blur = 0;                  // pixels of its edges' deviation
-  bool mask_filled = false;               // what it covers begins as what is around it
-  std::optional<int64_t> mask_padding;    // only this far around the mask is drawn, at the whole size
-  std::optional<double> hires;            // how much larger a second pass makes it
+  MaskFill mask_fill = MaskFill::Original;
+  std::optional<int64_t> mask_padding;  // only this far around the mask is drawn, at the whole size
+  std::optional<double> hires;          // how much larger a second pass makes it
   double hires_strength = 0.7;
   std::optional<int64_t> hires_steps;     // absent: as many as steps
   std::string hires_upscaler = "latent";  // "bicubic", "lanczos"

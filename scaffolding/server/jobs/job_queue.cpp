@@ -26,12 +26,16 @@ int JobQueue::urgency(const Waiting& job, double now) const {
 double JobQueue::served(const std::string& client, double now) const {
   const auto at = shares_.find(client);
   if (at == shares_.end()) return 0;
-  return at->second.seconds * std::exp2(-std::max(0.0, now - at->second.at) / limits_.forgetting);
+  const Share& share = at->second;
+  return share.seconds * std::exp2(-std::max(0.0, now - share.at) / limits_.forgetting) +
+         double(share.running) * usual_;
 }
 
 void JobQueue::count_served(const std::string& client, double seconds, double now) {
-  const double before = served(client, now);
-  shares_[client] = {before + seconds, now};
+  Share& share = shares_[client];
+  if (share.running > 0) --share.running, usual_ = 0.8 * usual_ + 0.2 * seconds;
+  const double others = double(share.running) * usual_;
+  share.seconds = served(client, now) - others + seconds, share.at = now;
 }
 
 bool JobQueue::goes_before(const Waiting& a, const Waiting& b, double now) const {

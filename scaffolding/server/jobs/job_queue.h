@@ -38,6 +38,9 @@ class JobQueue {
   std::optional<size_t> place_of(const std::string& id, double now) const;
   int urgency(const Waiting& job, double now) const;
 
+  // A client's job is being served, and was: until then it counts as what jobs usually come to, so that several at a
+  // time are not all of one client.
+  void begin_serving(const std::string& client) { ++shares_[client].running; }
   void count_served(const std::string& client, double seconds, double now);
 
  private:
@@ -45,10 +48,12 @@ class JobQueue {
   double served(const std::string& client, double now) const;
   struct Share {
     double seconds = 0, at = 0;
+    int64_t running = 0;
   };
   QueueLimits limits_;
   std::vector<Waiting> waiting_;
   std::map<std::string, Share> shares_;  // by client: as many as there are tokens
+  double usual_ = 1;                     // seconds of a job
   uint64_t numbers_ = 0;
 };
 

@@ -56,5 +56,21 @@ TEST(JobQueue, FullAndRemoved) {
   EXPECT_EQ(order(q, 0), "b");
 }
 
+TEST(JobQueue, ServesClientsInTurnsWhileTheirJobsRun) {
+  JobQueue queue;
+  for (const char* client : {"a", "b", "c"})
+    for (int i = 0; i < 3; ++i) queue.push(std::string(client) + std::to_string(i), client, Priority::Normal, 0);
+  std::string order;
+  for (int i = 0; i < 6; ++i) {
+    const auto job = queue.pop(0);
+    queue.begin_serving(job->client);
+    order += job->client;
+  }
+  EXPECT_EQ(order, "abcabc");
+  for (const char* client : {"a", "b", "c"}) queue.count_served(client, 1, 0);
+  queue.count_served("c", 0.1, 0);  // a small one
+  EXPECT_EQ(queue.pop(0)->client, "c");
+}
+
 }  // namespace
 }  // namespace sf::server

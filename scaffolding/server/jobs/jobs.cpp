@@ -1,14 +1,9 @@
-#include "scaffolding/server/jobs/jobs.h"
+#include "scaffolding/server/jobs/live_jobs.h"
 
 #include <algorithm>
 #include <chrono>
 
-#include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/core/out_of_memory.h"
-#include "scaffolding/diffusion/pipelines/image_processor.h"
-#include "scaffolding/io/pictures/image.h"
-#include "scaffolding/ops/ops.h"
 #include "scaffolding/server/http/api_error.h"
 
 namespace sf::server {
@@ -23,35 +18,9 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Guarded by the mutex of Jobs.
-struct Jobs::Live {
-  JobRecord record;
-  int64_t step = 0, steps = 0, place = 0;
-  double step_seconds = 0;  // of the last ones, on average
-  std::shared_ptr<const std::string> preview;
-  std::deque<JobEvent> events;
-  uint64_t event_ids = 0;
-  std::vector<std::function<bool(const JobEvent&)>> subscribers;
-  std::vector<std::function<void(const JobRecord&)>> waiters;
-  bool cancelled = false;
-  double waiting_since = 0;
-};
-
-// A job that runs: the worker's alone.
-struct Jobs::Active {
-  LivePointer job;
-  Priority priority;
-  std::shared_ptr<diffusion::DiffusionPipeline> pipeline;
-  std::unique_ptr<PictureRun> run;
-  std::vector<diffusion::LoraTag> loras;
-  int64_t place = 0;
-  double seconds = 0;
-};
-
 double JobView::progress() const {
   if (record.state == JobState::Done) return 1;
-  if (steps == 0 || record.request.count == 0) return 0;
-  return std::min(1.0, (double(place) + double(step) / double(steps)) / double(record.request.count));
+  return record.request.count == 0 ? 0 : std::min(1.0, made / double(record.request.count));
 }
 
 Jobs::Jobs(History& history, ModelShelf& shelf, Samplers samplers, JobSettings settings, Log& log, Metrics& metrics)
@@ -119,6 +88,7 @@ Jobs::Accepted Jobs::submit(JobRecord record) {
   {
     std::lock_guard lock(mutex_);
     take_up(std::move(added.job));
+    has_news_ = true;
   }
   one.unlock();
   wake_.notify_all();
@@ -156,6 +126,7 @@ bool Jobs::set_priority(const std::string& id, Priority priority) {
     if (!job || job->record.state != JobState::Waiting) return false;
     job->record.priority = priority;
     queue_.set_priority(id, priority);
+    has_news_ = true;
   }
   history_.set_priority(id, priority);
   wake_.notify_all();
@@ -167,11 +138,12 @@ std::optional<JobView> Jobs::find(const std::string& id) const {
     std::lock_guard lock(mutex_);
     if (LivePointer job = live(id)) {
       JobView view{.record = job->record, .step = job->step, .steps = job->steps, .place = job->place};
+      view.made = job->made;
       view.queue_place = queue_.place_of(id, seconds_now());
       view.preview = job->preview;
       if (job->steps && job->step_seconds > 0)
         view.seconds_left =
-            job->step_seconds * double(job->steps * (job->record.request.count - job->place) - job->step);
+            job->step_seconds * double(job->steps) * std::max(0.0, double(job->record.request.count) - job->made);
       return view;
     }
   }
@@ -205,10 +177,11 @@ void Jobs::when_over(const std::string& id, std::function<void(const JobRecord&)
   if (over) then(*over);
 }
 
-void Jobs::subscribe(const std::string& id, uint64_t after, std::function<bool(const JobEvent&)> to) {
+void Jobs::subscribe(const std::string& id, uint64_t after, std::function<bool(const JobEvent&)> to, bool previews) {
   {
     std::lock_guard lock(mutex_);
     if (LivePointer job = live(id)) {
+      job->wants_previews = job->wants_previews || previews;
       for (auto& event : job->events)
         if (event.id > after && !to(event)) return;
       if (!is_over(job->record.state)) job->subscribers.push_back(std::move(to));
@@ -281,232 +254,6 @@ void Jobs::finish(LivePointer job, JobState state, const std::string& error) {
   if (!error.empty()) line["error"] = error;
   log_.write("job", line);
   for (auto& then : waiters) then(record);
-}
-
-// ---- the worker
-
-void Jobs::begin(LivePointer job) {
-  JobRecord record;
-  {
-    std::lock_guard lock(mutex_);
-    job->record.state = JobState::Running;
-    job->record.started = seconds_now();
-    record = job->record;
-    ++running_;
-    tell(*job, "started", {{"model", record.request.model}});
-  }
-  history_.set_state(record);
-  active_.push_back({.job = job, .priority = record.priority, .pipeline = nullptr, .run = nullptr, .loras = {}});
-  Active& a = active_.back();
-  a.loras = record.request.loras;
-  for (auto& tag : diffusion::take_lora_tags(record.request.prompt).tags) a.loras.push_back(tag);
-}
-
-// false where every picture is there.
-bool Jobs::begin_picture(Active& a) {
-  const JobRecord& record = a.job->record;  // which the worker alone changes while it runs
-  while (std::any_of(record.pictures.begin(), record.pictures.end(), [&](auto& p) { return p.place == a.place; }))
-    ++a.place;
-  if (a.place >= record.request.count) return false;
-  for (;;) {
-    try {
-      a.pipeline = shelf_.load(record.request.model, record.request.task);
-      shelf_.use_loras(record.request.model, a.loras);
-      a.run = std::make_unique<PictureRun>(*a.pipeline, record.request, a.place, history_, samplers_);
-      break;
-    } catch (const OutOfMemory&) {
-      a.run.reset(), a.pipeline.reset();
-      if (!shelf_.unload_oldest()) throw;
-    }
-  }
-  learn_colours(a);
-  std::lock_guard lock(mutex_);
-  a.job->place = a.place, a.job->step = 0, a.job->steps = a.run->steps();
-  return true;
-}
-
-void Jobs::step(Active& a) {
-  if (shelf_.is_loaded(a.job->record.request.model)) shelf_.use_loras(a.job->record.request.model, a.loras);
-  const auto begin = std::chrono::steady_clock::now();
-  a.run->step();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  metrics_.count_step(seconds);
-  a.seconds += seconds;
-  auto preview = preview_of(a);
-  std::lock_guard lock(mutex_);
-  Live& job = *a.job;
-  job.step = a.run->at(), job.steps = a.run->steps();
-  job.step_seconds = job.step_seconds > 0 ? 0.7 * job.step_seconds + 0.3 * seconds : seconds;
-  if (preview) job.preview = preview;
-  tell(job, "step", {{"picture", a.place}, {"step", job.step}, {"steps", job.steps}}, preview);
-}
-
-std::shared_ptr<const std::string> Jobs::preview_of(const Active& a) const {
-  if (!settings_.previews) return nullptr;
-  const auto at = colours_.find(a.job->record.request.model);
-  if (at == colours_.end()) return nullptr;
-  const auto picture = at->second->picture(a.run->latents());
-  if (!picture) return nullptr;
-  return std::make_shared<const std::string>(io::encode_image(*picture, io::ImageFormat::PNG, {.compression = 1}));
-}
-
-// What this autoencoder makes of latents: of coarse noise before the first picture, of pictures from then on.
-void Jobs::learn_colours(const Active& a) {
-  auto& colours = colours_[a.job->record.request.model];
-  if (colours || !settings_.previews) return;
-  colours = std::make_shared<LatentColours>();
-  const Tensor& like = a.run->latents();
-  if (like.ndim() != 4 || !a.pipeline->the_autoencoder()) return;
-  autograd::NoGrad no_grad;
-  auto generator = make_generator();
-  generator->manual_seed(0);
-  const Tensor noise = diffusion::randn_tensor({1, like.size(1), 4, 4}, {generator});
-  const int64_t c = like.size(1);
-  const Tensor latents = noise.reshape({1, c, 4, 1, 4, 1}).expand({1, c, 4, 4, 4, 4}).reshape({1, c, 16, 16});
-  const Tensor values = a.pipeline->decoded(latents.to(like.dtype()).to(like.device()));
-  if (values.ndim() != 4) return;
-  const Tensor images = clamp(values.to(kFloat32) * 0.5 + 0.5, 0.0, 1.0);
-  colours->learn(latents, diffusion::VaeImageProcessor::frames(images).select(0, 0));
-}
-
-void Jobs::finish_picture(Active& a) {
-  const JobRecord& record = a.job->record;
-  const PictureRun::Made made = a.run->finish(shelf_.dtype());
-  if (settings_.previews) colours_[record.request.model]->learn(made.latents, made.decoded);
-  Picture picture{.place = a.place,
-                  .seed = record.request.seed + a.place,
-                  .width = made.frame.size(1),
-                  .height = made.frame.size(0)};
-  picture = history_.add_picture(record, picture, made.png);
-  metrics_.count_picture();
-  a.run.reset();
-  std::lock_guard lock(mutex_);
-  a.job->record.pictures.push_back(picture);
-  tell(*a.job, "picture",
-       {{"id", picture.id},
-        {"picture", picture.place},
-        {"seed", picture.seed},
-        {"width", picture.width},
-        {"height", picture.height}});
-  ++a.place;
-}
-
-void Jobs::fail_overdue(double now) {
-  std::vector<LivePointer> overdue;
-  {
-    std::lock_guard lock(mutex_);
-    for (auto& [id, job] : live_)
-      if (job->record.state == JobState::Waiting && now - job->waiting_since > settings_.most_waiting &&
-          queue_.remove(id))
-        overdue.push_back(job);
-  }
-  for (auto& job : overdue) finish(job, JobState::Failed, "the job waited for longer than this server lets it");
-}
-
-// Those that were overtaken; the one that runs is asked between its steps.
-void Jobs::drop_cancelled() {
-  if (active_.size() < 2) return;
-  for (auto a = active_.begin(), last = std::prev(active_.end()); a != last;) {
-    LivePointer job = a->job;
-    {
-      std::lock_guard lock(mutex_);
-      if (!job->cancelled) {
-        ++a;
-        continue;
-      }
-      --running_;
-    }
-    a = active_.erase(a);
-    finish(job, JobState::Cancelled, "");
-  }
-}
-
-void Jobs::work() {
-  double looked = 0;
-  for (;;) {
-    LivePointer next;
-    {
-      std::unique_lock lock(mutex_);
-      auto ready = [&] {
-        return stop_now_ || stopping_ || (unload_ && active_.empty()) || queue_.size() > 0 || !active_.empty();
-      };
-      wake_.wait_for(lock, std::chrono::seconds(5), ready);
-      const double now = seconds_now();
-      if (unload_ && active_.empty()) unload_ = false, shelf_.unload_all(), colours_.clear();
-      if (stopping_ && (stop_now_ || active_.empty() || now > stop_at_)) break;
-      // The next job, where nothing runs or it is more urgent than what does.
-      const auto best = stopping_ ? std::nullopt : queue_.best(now);
-      if (best && (active_.empty() || (best->priority > active_.back().priority))) {
-        queue_.remove(best->id);
-        next = live(best->id);
-      }
-    }
-    const double now = seconds_now();
-    if (now - looked > 5) looked = now, fail_overdue(now);
-    drop_cancelled();
-    if (next) {
-      try {
-        begin(next);
-      } catch (const std::exception& e) {
-        finish(next, JobState::Failed, e.what());
-        continue;
-      }
-    }
-    if (active_.empty()) continue;
-    Active& a = active_.back();
-    JobState end = JobState::Done;
-    std::string error;
-    bool over = false, cancelled;
-    {
-      std::lock_guard lock(mutex_);
-      cancelled = a.job->cancelled;
-    }
-    try {
-      if (cancelled) over = true, end = JobState::Cancelled;
-      else if (!a.run) over = !begin_picture(a);
-      else if (!a.run->done()) step(a);
-      else finish_picture(a);
-      if (!over && now - a.job->record.started > settings_.most_running)
-        over = true, end = JobState::Failed, error = "the job ran for longer than this server lets it";
-    } catch (const std::exception& e) {
-      over = true, end = JobState::Failed, error = e.what();
-    }
-    if (!over) continue;
-    LivePointer job = a.job;
-    {
-      std::lock_guard lock(mutex_);
-      queue_.count_served(job->record.client, a.seconds, now);
-      --running_;
-    }
-    active_.pop_back();
-    finish(job, end, error);
-    if (end == JobState::Done &&
-        (settings_.retention.pictures || settings_.retention.bytes || settings_.retention.days))
-      history_.clean(settings_.retention);
-  }
-  // What still runs waits for the next start: it was stopped, which is no crash.
-  for (auto& a : active_) {
-    JobRecord record;
-    std::vector<std::function<void(const JobRecord&)>> waiters;
-    {
-      std::lock_guard lock(mutex_);
-      a.job->record.state = JobState::Waiting, a.job->record.started = 0;
-      record = a.job->record;
-      waiters.swap(a.job->waiters);
-    }
-    history_.set_state(record);
-    for (auto& then : waiters) then(record);
-  }
-  active_.clear();
-  std::vector<std::pair<JobRecord, std::function<void(const JobRecord&)>>> left;
-  {
-    std::lock_guard lock(mutex_);
-    running_ = 0;
-    for (auto& [id, job] : live_)
-      for (auto& then : job->waiters) left.emplace_back(job->record, std::move(then));
-    for (auto& [id, job] : live_) job->waiters.clear(), job->subscribers.clear();
-  }
-  for (auto& [record, then] : left) then(record);  // still waiting: the client is told to come again
 }
 
 }  // namespace sf::server

@@ -1,10 +1,12 @@
 // Jobs from the moment they are accepted: the queue, the worker that steps the pipelines' runs, and what clients are
-// told of them. Any thread may call; one thread of its own computes.
+// told of them. Any thread may call; one thread of its own computes: pictures that fit share its calls of the denoiser
+// (worker.cpp).
 #pragma once
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <future>
 #include <list>
 #include <memory>
 #include <set>
@@ -14,6 +16,7 @@
 #include "scaffolding/server/jobs/job_queue.h"
 #include "scaffolding/server/jobs/model_shelf.h"
 #include "scaffolding/server/jobs/preview.h"
+#include "scaffolding/server/jobs/step_times.h"
 #include "scaffolding/server/log.h"
 #include "scaffolding/server/metrics.h"
 
@@ -23,6 +26,7 @@ struct JobSettings {
   QueueLimits queue;
   double most_waiting = 3600, most_running = 3600;  // seconds, after which a job fails
   bool previews = true;
+  size_t most_together = 8;  // pictures that share calls of the denoiser
   Retention retention;
 };
 
@@ -36,7 +40,8 @@ struct JobEvent {
 
 struct JobView {
   JobRecord record;
-  int64_t step = 0, steps = 0, place = 0;      // of the picture that is made, and which one it is
+  int64_t step = 0, steps = 0, place = 0;      // of the first picture that is being made, and which one it is
+  double made = 0;                             // pictures, with the parts of those that are being made
   std::optional<size_t> queue_place;           // how many go before it
   double seconds_left = -1;                    // as the steps so far took; below 0: not known
   std::shared_ptr<const std::string> preview;  // a PNG; null: none
@@ -73,8 +78,9 @@ class Jobs {
   // Once it is over, on the worker's thread, or now where it is.
   void when_over(const std::string& id, std::function<void(const JobRecord& job)> then);
   // Each event after that number, now and later, until false comes back; `to` is called under a lock and must not call
-  // back. Of a job that is over and forgotten, its last.
-  void subscribe(const std::string& id, uint64_t after, std::function<bool(const JobEvent& event)> to);
+  // back. Of a job that is over and forgotten, its last. previews: with one at every step, else when it costs little.
+  void subscribe(const std::string& id, uint64_t after, std::function<bool(const JobEvent& event)> to,
+                 bool previews = false);
 
   size_t waiting() const;
   size_t running() const;
@@ -86,15 +92,25 @@ class Jobs {
 
  private:
   struct Live;
+  struct Seat;
   struct Active;
+  struct Group;
   using LivePointer = std::shared_ptr<Live>;
   void work();
+  bool may_join(const Group& group, const JobRecord& record) const;  // with the mutex
+  bool is_at_hand(const std::string& model);
+  void load_beside(const std::string& model, bool now);
+  void take_loaded();
   void begin(LivePointer job);
-  bool begin_picture(Active& active);
-  void step(Active& active);
-  std::shared_ptr<const std::string> preview_of(const Active& active) const;
-  void learn_colours(const Active& active);
-  void finish_picture(Active& active);
+  void turn(Group& group);
+  Active* next_to_begin(Group& group, size_t seats);
+  void begin_picture(Group& group, Active& active);
+  void step(Group& group);
+  void told_step(Active& active, Seat& seat, double seconds, size_t together);
+  std::shared_ptr<const std::string> preview_of(const Active& active, const Seat& seat);
+  void learn_colours(const Active& active, const Seat& seat);
+  void finish_picture(Active& active, std::list<Seat>::iterator seat);
+  void end(Group& group, Active& active, JobState state, const std::string& error);
   void finish(LivePointer job, JobState state, const std::string& error);
   void tell(Live& job, const char* name, json data,
             std::shared_ptr<const std::string> preview = nullptr);  // with the mutex
@@ -102,7 +118,7 @@ class Jobs {
   void take_up(JobRecord job);
   void forget_old();
   void fail_overdue(double now);
-  void drop_cancelled();
+  void drop_ended(double now);
 
   History& history_;
   ModelShelf& shelf_;
@@ -116,13 +132,24 @@ class Jobs {
   JobQueue queue_;
   std::map<std::string, LivePointer> live_;
   std::deque<std::string> over_;  // of live_, those that are over, the oldest first
-  std::list<Active> active_;      // the worker's; the last one runs, the others were overtaken
+  std::list<Group> groups_;       // the worker's; the last one runs, the others were overtaken
+  StepTimes times_;               // the worker's
   std::thread worker_;
   std::map<std::string, std::shared_ptr<LatentColours>> colours_;  // by model; the worker's
   std::atomic<bool> stopping_{false};
   bool stop_now_ = false, unload_ = false;
+  bool has_news_ = false;  // a job came, or a model
+  struct Loading {
+    std::string model;
+    double began = 0;  // in seconds of a clock
+    std::shared_ptr<diffusion::DiffusionPipeline> pipeline;
+    bool is_over = false, failed = false;  // with the mutex
+    std::future<void> thread;              // the last member: it is waited for before the others go
+  };
+  std::unique_ptr<Loading> loading_;  // the worker's
   size_t running_ = 0;
   double stop_at_ = 0;
+  double previewed_ = 0, preview_took_ = 0;  // when the last one was made, in seconds of a clock, and how long it took
 };
 
 double seconds_now();  // since 1970

@@ -10,6 +10,7 @@
 #include "scaffolding/core/printable.h"
 #include "scaffolding/diffusion/pipelines/lora.h"
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
+#include "scaffolding/diffusion/pipelines/replace_vae.h"
 #include "scaffolding/io/hub/local_models.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/nn/closest.h"
@@ -52,7 +53,7 @@ std::string text_of(const std::vector<diffusion::LoraTag>& loras) {
 
 }  // namespace
 
-ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)) {
+ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)), hashes_(settings_.hashes) {
   if (settings_.budget == 0) settings_.budget = free_host_memory().free / 4 * 3;
   std::error_code error;
   for (auto& f : settings_.folders) SF_CHECK(fs::is_directory(f, error), "--models: there is no folder '", f, "'");
@@ -67,6 +68,13 @@ ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)) 
 void ModelShelf::refresh() {
   std::vector<ShelfModel> found;
   std::set<std::string> names;
+  std::vector<ShelfModel> upscalers, vaes;
+  auto file = [](std::vector<ShelfModel>& all, const io::LocalModel& m) {
+    std::string name = io::short_name(m);
+    while (std::any_of(all.begin(), all.end(), [&](auto& other) { return lower(other.name) == lower(name); }))
+      name += "'";
+    all.push_back({.name = name, .path = m.path, .title = fs::path(m.path).filename().string()});
+  };
   auto add = [&](std::string name, const std::string& path, bool is_file) {
     while (!names.insert(lower(name)).second) name += "'";
     ShelfModel m{.name = name, .path = path, .title = is_file ? fs::path(path).filename().string() : name};
@@ -87,13 +95,22 @@ void ModelShelf::refresh() {
   std::vector<io::ModelPlace> places;
   for (auto& f : settings_.folders) places.push_back({.folder = f, .program = "serve"});
   for (auto& m : io::local_models(places)) {
-    if (m.form == io::LocalModel::Part) continue;
+    const bool is_part = m.form == io::LocalModel::Part;
+    if (m.use == io::ModelUse::Upscaler) file(upscalers, m);
+    if (m.use == io::ModelUse::Vae) file(vaes, m);
+    if (is_part) continue;
     if (m.use != io::ModelUse::Any && m.use != io::ModelUse::Model) continue;
     add(io::short_name(m), m.path, m.form == io::LocalModel::File);
   }
   auto loras = settings_.lora_folders.empty() ? nullptr : std::make_unique<models::LoraFolders>(settings_.lora_folders);
+  std::vector<std::string> files;
+  std::error_code error;
+  for (auto& m : found)
+    if (fs::is_regular_file(m.path, error)) files.push_back(m.path);
+  hashes_.compute(files);
   std::lock_guard lock(mutex_);
   models_ = std::move(found);
+  upscalers_ = std::move(upscalers), vaes_ = std::move(vaes);
   loras_ = std::move(loras);
 }
 
@@ -108,16 +125,57 @@ std::string ModelShelf::default_model() const {
 }
 
 ShelfModel ModelShelf::find(const std::string& name) const {
+  std::string wanted = lower(name), digits;
+  if (const size_t at = wanted.rfind(" ["); at != wanted.npos && wanted.back() == ']')
+    digits = wanted.substr(at + 2, wanted.size() - at - 3), wanted.resize(at);
+  const std::string file = hashes_.file_of(digits.empty() ? wanted : digits);
   std::lock_guard lock(mutex_);
   std::vector<std::string> names;
   for (auto& m : models_) {
-    const std::string wanted = lower(name);
-    if (wanted == lower(m.name) || wanted == lower(m.title)) return m;
+    if (wanted == lower(m.name) || wanted == lower(m.title) || (!file.empty() && m.path == file)) return m;
     names.push_back(m.name);
   }
   const std::string near = nn::closest(name, names);
   fail("model: there is no '", printable(name.substr(0, 100)), "' here",
        near.empty() ? "; the list of models has their names" : "; did you mean '" + near + "'?");
+}
+
+namespace {
+
+std::vector<std::string> names_of(const std::vector<ShelfModel>& all) {
+  std::vector<std::string> names;
+  for (auto& m : all) names.push_back(m.name);
+  return names;
+}
+
+const ShelfModel& named(const char* what, const std::vector<ShelfModel>& all, const std::string& name) {
+  for (auto& m : all)
+    if (lower(name) == lower(m.name) || lower(name) == lower(m.title)) return m;
+  fail(what, ": there is no '", printable(name.substr(0, 100)), "' here", nn::closest_hint(name, names_of(all)));
+}
+
+}  // namespace
+
+std::string ModelShelf::hash_of(const ShelfModel& model) const { return hashes_.of(model.path); }
+
+std::vector<std::string> ModelShelf::upscaler_names() const {
+  std::lock_guard lock(mutex_);
+  return names_of(upscalers_);
+}
+
+std::string ModelShelf::upscaler_path(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  return named("upscaler", upscalers_, name).path;
+}
+
+std::vector<std::string> ModelShelf::vae_names() const {
+  std::lock_guard lock(mutex_);
+  return names_of(vaes_);
+}
+
+std::string ModelShelf::vae_name(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  return named("vae", vaes_, name).name;
 }
 
 std::vector<std::string> ModelShelf::lora_names() const {
@@ -145,10 +203,11 @@ bool ModelShelf::is_loaded(const std::string& name) const {
   return std::any_of(loaded_.begin(), loaded_.end(), [&](const Loaded& l) { return l.name == name; });
 }
 
-bool ModelShelf::unload_oldest() {
+bool ModelShelf::unload_oldest(const std::set<std::string>& but) {
   std::lock_guard lock(mutex_);
-  const auto oldest = std::min_element(loaded_.begin(), loaded_.end(),
-                                       [](const Loaded& a, const Loaded& b) { return a.used < b.used; });
+  auto oldest = loaded_.end();
+  for (auto at = loaded_.begin(); at != loaded_.end(); ++at)
+    if (!but.count(at->name) && (oldest == loaded_.end() || at->used < oldest->used)) oldest = at;
   if (oldest == loaded_.end()) return false;
   loaded_.erase(oldest);
   return true;
@@ -158,8 +217,11 @@ void ModelShelf::unload_all() {
   while (unload_oldest()) {}
 }
 
-void ModelShelf::make_room(uint64_t bytes) {
-  while (!loaded_.empty() && resident_bytes() + bytes > settings_.budget) unload_oldest();
+bool ModelShelf::make_room_for(const std::string& name, const std::set<std::string>& in_use) {
+  const uint64_t bytes = find(name).bytes;
+  while (resident_bytes() + bytes > settings_.budget)
+    if (!unload_oldest(in_use)) return false;
+  return true;
 }
 
 std::vector<std::string> ModelShelf::resident() const {
@@ -176,39 +238,61 @@ uint64_t ModelShelf::resident_bytes() const {
   return sum;
 }
 
-std::shared_ptr<DiffusionPipeline> ModelShelf::load(const std::string& name, diffusion::Task task) {
+std::shared_ptr<DiffusionPipeline> ModelShelf::read(const std::string& name) const {
+  const ShelfModel model = find(name);
+  std::shared_ptr<DiffusionPipeline> pipeline;
+  std::error_code error;
+  if (fs::is_regular_file(model.path, error)) {
+    pipeline = diffusion::load_single_file_pipeline(model.path, {.dtype = settings_.dtype}).pipeline;
+  } else {
+    diffusion::LoadPipelineOptions options;
+    options.dtype = settings_.dtype;
+    options.hub.local_files_only = true;
+    pipeline = diffusion::load_pipeline(model.path, options).pipeline;
+  }
+  if (settings_.device != Device()) pipeline->to({.device = settings_.device});
+  SF_CHECK(pipeline->the_scheduler(), "model: '", name, "' has no scheduler");
+  return pipeline;
+}
+
+void ModelShelf::put(const std::string& name, std::shared_ptr<DiffusionPipeline> pipeline) {
+  std::lock_guard lock(mutex_);
+  if (loaded(name)) return;
+  loaded_.push_back({.name = name, .pipeline = pipeline, .tasks = {}, .loras = "", .bytes = weight_bytes(*pipeline)});
+  loaded_.back().used = ++uses_;
+  for (auto& m : models_)
+    if (m.name == name) m.class_name = pipeline->name();
+}
+
+std::shared_ptr<DiffusionPipeline> ModelShelf::load(const std::string& name, diffusion::Task task,
+                                                    const std::string& vae) {
   if (!loaded(name)) {
-    const ShelfModel model = find(name);
-    make_room(model.bytes);
-    auto read = [&] {
-      std::error_code error;
-      if (fs::is_regular_file(model.path, error))
-        return diffusion::load_single_file_pipeline(model.path, {.dtype = settings_.dtype}).pipeline;
-      diffusion::LoadPipelineOptions options;
-      options.dtype = settings_.dtype;
-      options.hub.local_files_only = true;
-      return diffusion::load_pipeline(model.path, options).pipeline;
-    };
-    std::shared_ptr<DiffusionPipeline> pipeline;
+    make_room_for(name, {});
     for (;;) {
       try {
-        pipeline = read();
-        if (settings_.device != Device()) pipeline->to({.device = settings_.device});
+        put(name, read(name));
         break;
       } catch (const OutOfMemory&) {
-        pipeline.reset();
         if (!unload_oldest()) throw;
       }
     }
-    SF_CHECK(pipeline->the_scheduler(), "model: '", name, "' has no scheduler");
-    std::lock_guard lock(mutex_);
-    loaded_.push_back({.name = name, .pipeline = pipeline, .tasks = {}, .loras = "", .bytes = weight_bytes(*pipeline)});
-    for (auto& m : models_)
-      if (m.name == name) m.class_name = pipeline->name();
   }
   Loaded& l = *loaded(name);
   l.used = ++uses_;
-  auto& of_task = l.tasks[task];
+  if (!vae.empty()) {
+    if (!l.tasks.count({task, vae})) {
+      std::string path;
+      {
+        std::lock_guard lock(mutex_);
+        path = named("vae", vaes_, vae).path;
+      }
+      const auto made = load(name, task)->clone();
+      diffusion::replace_vae(*made, path, {.dtype = settings_.dtype, .device = settings_.device});
+      l.tasks[{task, vae}] = made;
+    }
+    return l.tasks[{task, vae}];
+  }
+  auto& of_task = l.tasks[{task, ""}];
   if (!of_task) {
     const auto& own = diffusion::pipeline_entry(l.pipeline->name());
     const auto* entry = own.its_task == task ? &own : diffusion::find_pipeline(own.family_name, task);

@@ -1,12 +1,15 @@
 // The models that the server offers, by name, and those of them that are in memory: several within a budget, the one
-// that was used longest ago goes first. Names may be asked by any thread; one thread, the worker's, loads.
+// that was used longest ago goes first, never one in use. Names may be asked, and models read, by any thread; one
+// thread's, the worker's, are those in memory.
 #pragma once
 #include <mutex>
+#include <set>
 
 #include "scaffolding/core/device.h"
 #include "scaffolding/core/dtype.h"
 #include "scaffolding/diffusion/pipelines/pipeline.h"
 #include "scaffolding/models/adapters/lora_folders.h"
+#include "scaffolding/server/jobs/file_hashes.h"
 #include "scaffolding/server/jobs/job.h"
 
 namespace sf::server {
@@ -23,6 +26,7 @@ struct ShelfSettings {
   std::string default_model;  // its name; "": the one that comes with Scaffolding
   DType dtype = kFloat32;
   Device device = {};
+  std::string hashes;   // a file where those of model files are kept; "": nowhere
   uint64_t budget = 0;  // bytes of weights in memory; 0: three quarters of what was free at the start
 };
 
@@ -34,39 +38,55 @@ class ModelShelf {
   void refresh();  // looks through the folders again
   std::vector<ShelfModel> models() const;
   std::string default_model() const;
-  // By name, title or file name, whatever the case. ValueError naming the nearest for one that is not here.
+  // By name, title or file name, whatever the case, or the first digits of its hash, in AUTOMATIC1111's brackets behind
+  // a title or not. ValueError naming the nearest for one that is not here.
   ShelfModel find(const std::string& name) const;
+  std::string hash_of(const ShelfModel& model) const;  // SHA-256; "" of a folder, and where it is not known yet
+  std::vector<std::string> upscaler_names() const;
+  std::string upscaler_path(const std::string& name) const;  // ValueError where it is not there
+  std::vector<std::string> vae_names() const;
+  std::string vae_name(const std::string& name) const;  // by name, file name or case. ValueError where it is not there
   std::vector<std::string> lora_names() const;
   std::string lora_path(const std::string& name) const;  // ValueError where it is not there, or several are
   std::vector<std::string> lora_folders() const { return settings_.lora_folders; }
 
+  // The model from its files, on its device, beside what else happens. ValueError where there is none any more.
+  std::shared_ptr<diffusion::DiffusionPipeline> read(const std::string& name) const;
+
   // ---- the worker's
-  // The pipeline of the model for this task, loaded where it is not. What is in use is never taken out: its networks
-  // live as long as runs have them.
-  std::shared_ptr<diffusion::DiffusionPipeline> load(const std::string& name, diffusion::Task task);
+  // Where read() made it: it is in memory from now on.
+  void put(const std::string& name, std::shared_ptr<diffusion::DiffusionPipeline> pipeline);
+  // Takes out others, those that were used longest ago first and none of `in_use`, until that model has room. Whether
+  // it has.
+  bool make_room_for(const std::string& name, const std::set<std::string>& in_use);
+  // The pipeline of the model for this task, loaded where it is not, with its own autoencoder or another one. Its
+  // networks live as long as runs have them.
+  std::shared_ptr<diffusion::DiffusionPipeline> load(const std::string& name, diffusion::Task task,
+                                                     const std::string& vae = "");
   // Of a loaded model: these LoRAs are on, and no others. Files that were loaded before are kept.
   void use_loras(const std::string& name, const std::vector<diffusion::LoraTag>& loras);
   bool is_loaded(const std::string& name) const;
-  bool unload_oldest();  // false where nothing is loaded
+  bool unload_oldest(const std::set<std::string>& but = {});  // false where nothing else is loaded
   void unload_all();
 
   std::vector<std::string> resident() const;
   uint64_t resident_bytes() const;
   DType dtype() const { return settings_.dtype; }
+  Device device() const { return settings_.device; }
 
  private:
   struct Loaded {
     std::string name;
     std::shared_ptr<diffusion::DiffusionPipeline> pipeline;
-    std::map<diffusion::Task, std::shared_ptr<diffusion::DiffusionPipeline>> tasks;
+    std::map<std::pair<diffusion::Task, std::string>, std::shared_ptr<diffusion::DiffusionPipeline>> tasks;  // and vae
     std::string loras;  // those that are on, as text
     uint64_t bytes = 0, used = 0;
   };
   Loaded* loaded(const std::string& name);
-  void make_room(uint64_t bytes);
   ShelfSettings settings_;
   mutable std::mutex mutex_;
-  std::vector<ShelfModel> models_;
+  FileHashes hashes_;
+  std::vector<ShelfModel> models_, upscalers_, vaes_;
   std::unique_ptr<models::LoraFolders> loras_;
   std::vector<Loaded> loaded_;
   uint64_t uses_ = 0;

@@ -1,0 +1,56 @@
+// What Jobs keeps of jobs that wait or run: jobs.cpp answers clients by it, worker.cpp computes.
+#pragma once
+#include "scaffolding/diffusion/pipelines/shared_steps.h"
+#include "scaffolding/server/jobs/jobs.h"
+
+namespace sf::server {
+
+// Guarded by the mutex of Jobs.
+struct Jobs::Live {
+  JobRecord record;
+  int64_t step = 0, steps = 0, place = 0;
+  double made = 0;
+  double step_seconds = 0;  // of all its pictures' next step, on average of the last ones
+  std::shared_ptr<const std::string> preview;
+  std::deque<JobEvent> events;
+  uint64_t event_ids = 0;
+  std::vector<std::function<bool(const JobEvent&)>> subscribers;
+  std::vector<std::function<void(const JobRecord&)>> waiters;
+  bool cancelled = false;
+  bool wants_previews = false;  // somebody waits for one of each step
+  double waiting_since = 0;
+};
+
+// A picture that is being made: the worker's alone, as what follows.
+struct Jobs::Seat {
+  int64_t place;
+  std::shared_ptr<diffusion::DiffusionPipeline> pipeline;
+  std::unique_ptr<PictureRun> run;
+};
+
+struct Jobs::Active {
+  LivePointer job;
+  int64_t next = 0;       // the place of the picture that begins next
+  std::list<Seat> seats;  // in the order of their beginning
+  double seconds = 0;     // that its pictures took
+  bool has_unbegun() const { return next < job->record.request.count; }
+};
+
+// Jobs that may share calls: of one model, adapters and size, equally urgent.
+struct Jobs::Group {
+  Priority priority;
+  std::string model;
+  std::vector<diffusion::LoraTag> loras;
+  bool alone = false;        // of a job that ran when the server crashed
+  std::string size, timing;  // "128x128"; what its steps' times are kept by; both "" until a picture has begun
+  std::list<Active> jobs;
+  diffusion::SharedSteps shared;
+  size_t most;  // pictures at a time, fewer where memory did not suffice
+  size_t seats() const {
+    size_t n = 0;
+    for (auto& a : jobs) n += a.seats.size();
+    return n;
+  }
+};
+
+}  // namespace sf::server
