@@ -6,6 +6,7 @@
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/kernel.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
@@ -144,7 +145,8 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
   return to_dtype(bias ? product + to_dtype(bias.detach(), kFloat32) : product, t);
 }
 
-Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, bool dynamic) {
+static Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias,
+                              bool dynamic, const Tensor& residual) {
   const char* op = "linear_fp8";
   check_defined(op, "input", input);
   check_floating(op, "input", input);
@@ -158,18 +160,25 @@ Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
   check_shape(op, "bias", bias, {n});
   auto whole = [=, dtype = input.dtype()] { return dequantize_fp8(weight, scale, dtype); };
+  if (!dynamic || rows == 0)
+    return linear_of_codes(op, input, bias, n, whole, [&](CodedProduct& p) {
+      check_floating(op, "scale", scale);
+      check_same_device(op, weight, scale);
+      SF_CHECK(scale.numel() == 1 || scale.shape() == Shape({n, 1}), op, ": scale must have one element, or shape ",
+               Shape{n, 1}, " for each row, got ", scale.shape());
+      const Tensor s = contiguous(to_dtype(scale.detach(), kFloat32)).view({scale.numel()}), q = contiguous(weight);
+      p.codes = q, p.scales = s;
+      p.format = weight.dtype() == kFloat8E4M3 ? CodedFormat::E4m3 : CodedFormat::E5m2;
+      return coded_product_into(p);
+    }, residual);
   Tensor y;
   {
     autograd::NoGrad off;
-    if (dynamic && rows > 0) {
-      // Scales of rows on both sides or of neither: the pairs that the GPUs' products know.
-      auto [q, row_scale] = quantize_fp8(input.reshape({rows, k}), kFloat8E4M3, scale.numel() > 1);
-      Shape out = input.shape();
-      out.back() = n;
-      y = scaled_mm(q, weight.t(), row_scale, scale.numel() > 1 ? scale.t() : scale, bias, input.dtype()).view(out);
-    } else {
-      y = linear(input, whole(), bias);
-    }
+    // Scales of rows on both sides or of neither: the pairs that the GPUs' products know.
+    auto [q, row_scale] = quantize_fp8(input.reshape({rows, k}), kFloat8E4M3, scale.numel() > 1);
+    Shape out = input.shape();
+    out.back() = n;
+    y = scaled_mm(q, weight.t(), row_scale, scale.numel() > 1 ? scale.t() : scale, bias, input.dtype()).view(out);
   }
   return autograd::record(
       op, y, {input, bias},
@@ -177,6 +186,14 @@ Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale
         Tensor g = dy.reshape({rows, n});
         return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
       });
+}
+
+Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, bool dynamic) {
+  return linear_fp8_with(input, weight, scale, bias, dynamic, {});
+}
+Tensor linear_fp8_plus(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias,
+                       const Tensor& residual) {
+  return linear_fp8_with(input, weight, scale, bias, false, residual);
 }
 
 SF_OP(quantize_fp8, "input, dtype=None, per_row=False")
@@ -193,6 +210,6 @@ SF_OP(scaled_mm, "input, mat2, scale_a, scale_b, bias=None, out_dtype=None")
     .kernels(scaled_product);
 SF_OP(linear_fp8, "input, weight, scale, bias=None, dynamic=False")
     .doc("linear with a frozen float8 weight; with dynamic the input is quantised too.")
-    .kernels(fp8_dequantize, fp8_quantize, scaled_product, gemm);
+    .kernels(coded_product, fp8_dequantize, fp8_quantize, scaled_product, gemm);
 
 }  // namespace sf
