@@ -56,13 +56,20 @@ std::vector<nn::QuantizeRule> own_rules(const QuantizeOptions& o) {
 
 ordered_json json_of(const diffusion::QuantizationReport& r, const QuantizeOptions& o,
                      const std::vector<nn::QuantizeRule>& proposed) {
-  ordered_json out{{"model", o.sampling.model}, {"denoiser", r.model},    {"type", o.type},
-                   {"bytes", r.bytes},          {"dense_bytes", r.dense_bytes}};
+  ordered_json out{{"model", o.sampling.model},
+                   {"denoiser", r.model},
+                   {"type", o.type},
+                   {"bytes", r.bytes},
+                   {"dense_bytes", r.dense_bytes}};
   ordered_json layers = ordered_json::array();
   int64_t fell_back = 0;
   for (auto& l : r.layers) {
-    ordered_json row{{"name", l.name},       {"layer", l.type},   {"type", l.format},
-                     {"numbers", l.numbers}, {"bytes", l.bytes},  {"dense_bytes", l.dense_bytes},
+    ordered_json row{{"name", l.name},
+                     {"layer", l.type},
+                     {"type", l.format},
+                     {"numbers", l.numbers},
+                     {"bytes", l.bytes},
+                     {"dense_bytes", l.dense_bytes},
                      {"weight_error", l.weight_error}};
     row["output_error"] = l.output_error ? ordered_json(*l.output_error) : ordered_json();
     if (l.format != l.wanted) row["instead_of"] = l.wanted, ++fell_back;
@@ -128,7 +135,8 @@ void quantize(QuantizeOptions& o) {
   std::vector<nn::QuantizeRule> proposed;
   if (budget) {
     const auto denoiser = full->the_denoiser();
-    SF_CHECK_AS(NotSupported, denoiser && denoiser->model(), "quantize: a ", full->name(), " has no denoiser to quantise");
+    SF_CHECK_AS(NotSupported, denoiser && denoiser->model(), "quantize: a ", full->name(),
+                " has no denoiser to quantise");
     proposed = diffusion::rules_for_budget(*denoiser->model(), budget, options);
     o.type = "Q8_0";
     options.rules.insert(options.rules.end(), proposed.begin(), proposed.end());

@@ -1,5 +1,5 @@
 // Of checkpoints whose tensors may lie in few bits that products read as they are: GGUF files (ops/quantize/gguf.h),
-// and files with float8 or int8 and scales (models/names/scaled_checkpoint.h).
+// and files with float8 or int8 and scales (io/scaled_checkpoint.h).
 #pragma once
 #include <optional>
 #include <string>

@@ -134,8 +134,7 @@ std::string known_quantized_format(const char* who, const std::string& format) {
   fail(who, ": format must be one of ", all.substr(0, all.size() - 2), ", got '", format, "'");
 }
 
-std::vector<PlannedLayer> plan_quantization(Module& model, const std::string& format,
-                                            const QuantizeOptions& options) {
+std::vector<PlannedLayer> plan_quantization(Module& model, const std::string& format, const QuantizeOptions& options) {
   const std::string main = known_quantized_format("quantize_", format);
   std::vector<QuantizeRule> rules = options.rules;
   for (auto& rule : rules)

@@ -26,10 +26,10 @@ std::string known_quantized_format(const char* who, const std::string& format);
 
 struct QuantizeOptions {
   std::vector<QuantizeRule> rules = wide_by_default();  // after them yours
-  bool convolutions = true;         // of GGUF's formats; the others are for linear layers alone
-  bool compress_statistics = true;  // nf4, fp4: magnitudes of blocks in eight bits
-  bool per_row = true;              // float8: a scale for each row, or one for all
-  bool dynamic = false;             // float8, int8: the input is quantised too
+  bool convolutions = true;                             // of GGUF's formats; the others are for linear layers alone
+  bool compress_statistics = true;                      // nf4, fp4: magnitudes of blocks in eight bits
+  bool per_row = true;                                  // float8: a scale for each row, or one for all
+  bool dynamic = false;                                 // float8, int8: the input is quantised too
 };
 // What a loader quantises weights to while it reads them (models/model_files.h).
 struct QuantizeConfig {

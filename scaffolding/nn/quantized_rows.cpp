@@ -100,8 +100,9 @@ SF_LAYER(LinearFP4,
            return std::make_unique<LinearFP4>(in_features, out_features, bias, compress, TensorOptions{device, dtype},
                                               dense);
          })
-    .doc("Linear with a frozen weight in bitsandbytes' FP4, zeros at first; scaffolding.nn.quantize_ makes it of a "
-         "Linear.")
+    .doc(
+        "Linear with a frozen weight in bitsandbytes' FP4, zeros at first; scaffolding.nn.quantize_ makes it of a "
+        "Linear.")
     .forward<&LinearFP4::forward>("input")
     .field<&LinearFP4::in_features>("in_features")
     .field<&LinearFP4::out_features>("out_features")
@@ -114,8 +115,9 @@ SF_LAYER(LinearInt8,
            return std::make_unique<LinearInt8>(in_features, out_features, bias, dynamic, unit,
                                                TensorOptions{device, dtype}, dense);
          })
-    .doc("Linear with a frozen weight in int8, a magnitude for each row, zeros at first; scaffolding.nn.quantize_ "
-         "makes it of a Linear.")
+    .doc(
+        "Linear with a frozen weight in int8, a magnitude for each row, zeros at first; scaffolding.nn.quantize_ "
+        "makes it of a Linear.")
     .forward<&LinearInt8::forward>("input")
     .field<&LinearInt8::in_features>("in_features")
     .field<&LinearInt8::out_features>("out_features")

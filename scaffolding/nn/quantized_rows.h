@@ -36,8 +36,8 @@ struct LinearInt8 : Module {
   Tensor bias;    // [out_features], or absent
   SF_MODULE(LinearInt8, weight, SCB, bias)
 
-  LinearInt8(int64_t in_features, int64_t out_features, bool bias = true, bool dynamic = false,
-             double unit = kInt8Unit, const TensorOptions& options = {}, const Tensor& weight = {});
+  LinearInt8(int64_t in_features, int64_t out_features, bool bias = true, bool dynamic = false, double unit = kInt8Unit,
+             const TensorOptions& options = {}, const Tensor& weight = {});
   Tensor forward(const Tensor& input) const;
   Tensor dense_weight(DType dtype) const;  // [out_features, in_features]
   std::string extra_repr() const override;

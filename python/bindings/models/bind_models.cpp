@@ -11,7 +11,6 @@
 #include "python/bindings/models/bind_autoencoders.h"
 #include "python/bindings/models/bind_lora.h"
 #include "python/bindings/nn/bind_nn.h"
-#include "scaffolding/nn/quantize.h"
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/names/name_rules.h"
@@ -22,6 +21,7 @@
 #include "scaffolding/models/single_file/single_model.h"
 #include "scaffolding/models/upscalers/upscale.h"
 #include "scaffolding/models/upscalers/upscaler_file.h"
+#include "scaffolding/nn/quantize.h"
 
 namespace sf::py {
 

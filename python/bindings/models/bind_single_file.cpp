@@ -8,8 +8,8 @@
 #include "python/bindings/io/bind_hub.h"
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/nn/bind_nn.h"
-#include "scaffolding/nn/quantize.h"
 #include "scaffolding/models/single_file/single_file.h"
+#include "scaffolding/nn/quantize.h"
 
 namespace sf::py {
 

@@ -24,8 +24,7 @@ void bind_quantize(nb::module_& m) {
   m.def("_quantized_format", [](const std::string& name, const std::string& format,
                                 const std::vector<std::pair<std::string, std::string>>& own) {
     std::vector<nn::QuantizeRule> rules = nn::wide_by_default();
-    for (auto& [pattern, f] : own)
-      rules.push_back({pattern, f.empty() ? f : nn::known_quantized_format("rules", f)});
+    for (auto& [pattern, f] : own) rules.push_back({pattern, f.empty() ? f : nn::known_quantized_format("rules", f)});
     return nn::quantized_format(name, format, rules);
   });
   // What from_pretrained quantises to. defaults: the rules that all models have come before the own ones.

@@ -335,11 +335,10 @@ static std::shared_ptr<const nn::QuantizeConfig> quantize_config_of(const Quanti
 static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how,
                                   const Quantize& quantize = {}) {
   for (auto& [name, config] : quantize)
-    SF_CHECK(name.empty() || std::any_of(plan.components.begin(), plan.components.end(),
-                                         [&, &n = name](auto& c) {
-                                           return c.name == n && c.kind == ComponentKind::Model;
-                                         }),
-             plan.entry->name, ": quantization_config names '", name, "', which is no network of the pipeline");
+    SF_CHECK(
+        name.empty() || std::any_of(plan.components.begin(), plan.components.end(),
+                                    [&, &n = name](auto& c) { return c.name == n && c.kind == ComponentKind::Model; }),
+        plan.entry->name, ": quantization_config names '", name, "', which is no network of the pipeline");
   LoadedPipeline out{plan.entry->make(), plan.ignored};
   auto ring = io::UploadRing::of(how.device);  // one for all components
   auto slots = out.pipeline->components();

@@ -158,7 +158,8 @@ QuantizationReport report_quantization(DiffusionPipeline& full, DiffusionPipelin
     for (auto& t : nn::named_parameters(*p.layer))
       if (t.name == "weight") row.dense_bytes = int64_t(t.tensor.nbytes());
     row.weight_error = relative_error(nn::dense_weight_of(quantised, kFloat32), weight);
-    if (const Tensor* x = inputs.of(p.name)) row.output_error = relative_error(output_of(quantised, *x), output_of(*p.layer, *x));
+    if (const Tensor* x = inputs.of(p.name))
+      row.output_error = relative_error(output_of(quantised, *x), output_of(*p.layer, *x));
     report.layers.push_back(std::move(row));
   }
   return report;

@@ -64,8 +64,9 @@ std::vector<nn::QuantizeRule> rules_for_budget(nn::Module& model, int64_t budget
     layers.push_back({p.name, choices_of(p)});
     least -= layers.back().choices.front().bytes - layers.back().choices.back().bytes;
   }
-  SF_CHECK(least <= budget, "rules_for_budget: ", model.type(), " has at least ", least, " bytes in the narrowest formats",
-           ", got a budget of ", budget, "; layers that stay wide by rules may be quantised too");
+  SF_CHECK(least <= budget, "rules_for_budget: ", model.type(), " has at least ", least,
+           " bytes in the narrowest formats", ", got a budget of ", budget,
+           "; layers that stay wide by rules may be quantised too");
   // What the next narrower format of each layer loses for a byte, the least first.
   using Step = std::pair<double, size_t>;
   std::priority_queue<Step, std::vector<Step>, std::greater<>> steps;

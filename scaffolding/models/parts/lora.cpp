@@ -151,7 +151,8 @@ Tensor LoraPath::apply(const Tensor& x, const std::function<Tensor()>& bare) con
   const bool records = autocast::active() || autograd::any_requires_grad({x, down, up});
   // Of quantised layers one pass over the weight adds what the LoRA gives, before anything is rounded.
   const bool quantised = as<nn::LinearNF4>(layer_) || as<nn::LinearFP4>(layer_) || as<nn::LinearInt8>(layer_) ||
-                         as<nn::LinearGGUF>(layer_) || (as<nn::LinearFP8>(layer_) && !as<nn::LinearFP8>(layer_)->dynamic);
+                         as<nn::LinearGGUF>(layer_) ||
+                         (as<nn::LinearFP8>(layer_) && !as<nn::LinearFP8>(layer_)->dynamic);
   if (quantised && !records) return nn::linear_plus(layer_, x, side(x));
   auto* conv = as<nn::Conv2d>(layer_);
   if (conv && !records && x.ndim() == 4 && !conv->padding.same && conv->pads_with_zeros() &&

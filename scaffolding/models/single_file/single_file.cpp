@@ -6,8 +6,8 @@
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/formats/torch_file.h"
+#include "scaffolding/io/scaled_checkpoint.h"
 #include "scaffolding/models/names/named_checkpoint.h"
-#include "scaffolding/models/names/scaled_checkpoint.h"
 
 namespace sf::models {
 
@@ -52,7 +52,7 @@ std::unique_ptr<Model> meta_model(const std::string& class_name, const io::Objec
 }  // namespace
 
 SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options)
-    : path_(path), file_(with_scales(io::open_checkpoint(path), path)) {
+    : path_(path), file_(io::with_scales(io::open_checkpoint(path), path)) {
   auto names = file_->names();
   bool nested = std::any_of(names.begin(), names.end(), [](auto& n) { return n.rfind("state_dict.", 0) == 0; });
   std::string outer = nested ? "state_dict." : "";

@@ -42,7 +42,9 @@ BlockCodes checked(const char* op, const BlockCodes& w, const Shape& size) {
               ": absmax must be floating, or uint8 with nested_absmax and offset, got ", w.absmax.dtype());
   SF_CHECK(floats ? !w.nested && !w.offset : w.nested && w.offset, op,
            ": nested_absmax and offset belong to an absmax of uint8, got absmax of ", w.absmax.dtype());
-  BlockCodes out{contiguous(w.codes), statistics(op, "absmax", w.absmax, blocks, w.codes), {}, {}, w.format, w.block};
+  BlockCodes out = w;
+  out.codes = contiguous(w.codes);
+  out.absmax = statistics(op, "absmax", w.absmax, blocks, w.codes);
   if (w.nested) out.nested = statistics(op, "nested_absmax", w.nested, blocks_of(blocks, kNestedBlock), w.codes);
   if (w.offset) out.offset = statistics(op, "offset", w.offset, 1, w.codes);
   return out;

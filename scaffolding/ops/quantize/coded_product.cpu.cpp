@@ -88,11 +88,9 @@ static void run_coded_product(const CodedProduct& p) {
     case CodedFormat::Int8:
       return multiply_rows(p, Int8Rows{p.codes.as<const int8_t>(), k, p.scales.as<const float>(), p.unit});
     case CodedFormat::E4m3:
-      return multiply_rows(
-          p, Float8Rows<Float8E4M3>{bytes, k, p.scales.as<const float>(), p.scales.numel() > 1});
+      return multiply_rows(p, Float8Rows<Float8E4M3>{bytes, k, p.scales.as<const float>(), p.scales.numel() > 1});
     case CodedFormat::E5m2:
-      return multiply_rows(
-          p, Float8Rows<Float8E5M2>{bytes, k, p.scales.as<const float>(), p.scales.numel() > 1});
+      return multiply_rows(p, Float8Rows<Float8E5M2>{bytes, k, p.scales.as<const float>(), p.scales.numel() > 1});
   }
 }
 

@@ -17,8 +17,8 @@ Tensor dequantize_fp4(const Tensor& input, const Tensor& absmax, const Shape& si
 }
 Tensor linear_fp4(const Tensor& input, const Tensor& weight, const Tensor& absmax, const Tensor& nested_absmax,
                   const Tensor& offset, const Tensor& bias, int64_t out_features, int64_t blocksize) {
-  return linear_of_blocks("linear_fp4", input,
-                          {weight, absmax, nested_absmax, offset, BlockFormat::Fp4, blocksize}, bias, out_features);
+  return linear_of_blocks("linear_fp4", input, {weight, absmax, nested_absmax, offset, BlockFormat::Fp4, blocksize},
+                          bias, out_features);
 }
 
 SF_OP(quantize_fp4, "input, blocksize=64")

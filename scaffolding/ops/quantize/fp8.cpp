@@ -161,16 +161,19 @@ static Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const T
   check_shape(op, "bias", bias, {n});
   auto whole = [=, dtype = input.dtype()] { return dequantize_fp8(weight, scale, dtype); };
   if (!dynamic || rows == 0)
-    return linear_of_codes(op, input, bias, n, whole, [&](CodedProduct& p) {
-      check_floating(op, "scale", scale);
-      check_same_device(op, weight, scale);
-      SF_CHECK(scale.numel() == 1 || scale.shape() == Shape({n, 1}), op, ": scale must have one element, or shape ",
-               Shape{n, 1}, " for each row, got ", scale.shape());
-      const Tensor s = contiguous(to_dtype(scale.detach(), kFloat32)).view({scale.numel()}), q = contiguous(weight);
-      p.codes = q, p.scales = s;
-      p.format = weight.dtype() == kFloat8E4M3 ? CodedFormat::E4m3 : CodedFormat::E5m2;
-      return coded_product_into(p);
-    }, residual);
+    return linear_of_codes(
+        op, input, bias, n, whole,
+        [&](CodedProduct& p) {
+          check_floating(op, "scale", scale);
+          check_same_device(op, weight, scale);
+          SF_CHECK(scale.numel() == 1 || scale.shape() == Shape({n, 1}), op, ": scale must have one element, or shape ",
+                   Shape{n, 1}, " for each row, got ", scale.shape());
+          const Tensor s = contiguous(to_dtype(scale.detach(), kFloat32)).view({scale.numel()}), q = contiguous(weight);
+          p.codes = q, p.scales = s;
+          p.format = weight.dtype() == kFloat8E4M3 ? CodedFormat::E4m3 : CodedFormat::E5m2;
+          return coded_product_into(p);
+        },
+        residual);
   Tensor y;
   {
     autograd::NoGrad off;

@@ -40,7 +40,9 @@ struct GgufRows {
   const uint8_t* blocks;
   int64_t row_bytes;
   GgufDecoder f;
-  SF_INLINE const uint8_t* at(int64_t row, int64_t k0) const { return blocks + row * row_bytes + k0 / f.block * f.bytes; }
+  SF_INLINE const uint8_t* at(int64_t row, int64_t k0) const {
+    return blocks + row * row_bytes + k0 / f.block * f.bytes;
+  }
   SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, float* to) const {
     f.decode(at(row, k0), count / f.block, to);
   }

@@ -139,11 +139,14 @@ Tensor linear_int8(const Tensor& input, const Tensor& weight, const Tensor& scal
   const Tensor s = row_scales(op, scale, weight);
   auto whole = [=, dtype = input.dtype()] { return dequantize_int8(weight, s, dtype, unit); };
   if (!dynamic || input.numel() == 0 || n == 0)
-    return linear_of_codes(op, input, bias, n, whole, [&](CodedProduct& p) {
-      const Tensor q = contiguous(weight), each = s.numel() == n ? s : contiguous(s.expand({n}));
-      p.codes = q, p.scales = each, p.format = CodedFormat::Int8, p.unit = float(unit);
-      return coded_product_into(p);
-    }, residual);
+    return linear_of_codes(
+        op, input, bias, n, whole,
+        [&](CodedProduct& p) {
+          const Tensor q = contiguous(weight), each = s.numel() == n ? s : contiguous(s.expand({n}));
+          p.codes = q, p.scales = each, p.format = CodedFormat::Int8, p.unit = float(unit);
+          return coded_product_into(p);
+        },
+        residual);
   SF_CHECK(k <= kMostSummed, op, ": sums of int8 products fit an int32 up to K = ", kMostSummed, ", got ", k);
   const int64_t rows = input.numel() / k;
   Tensor y;

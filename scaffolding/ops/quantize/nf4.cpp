@@ -26,8 +26,8 @@ Tensor dequantize_blockwise(const Tensor& input, const Tensor& absmax, std::opti
 
 Tensor linear_nf4(const Tensor& input, const Tensor& weight, const Tensor& absmax, const Tensor& nested_absmax,
                   const Tensor& offset, const Tensor& bias, int64_t out_features, int64_t blocksize) {
-  return linear_of_blocks("linear_nf4", input,
-                          {weight, absmax, nested_absmax, offset, BlockFormat::Nf4, blocksize}, bias, out_features);
+  return linear_of_blocks("linear_nf4", input, {weight, absmax, nested_absmax, offset, BlockFormat::Nf4, blocksize},
+                          bias, out_features);
 }
 
 SF_OP(quantize_nf4, "input, blocksize=64")

@@ -1,4 +1,4 @@
-#include "scaffolding/models/names/scaled_checkpoint.h"
+#include "scaffolding/io/scaled_checkpoint.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "scaffolding/ops/quantize/fp8.h"
 #include "scaffolding/ops/quantize/int8_rows.h"
 
-namespace sf::models {
+namespace sf::io {
 
 namespace {
 
@@ -30,7 +30,8 @@ std::string before(const std::string& name, std::string_view ending) {
 }
 bool is_beside(const std::string& name) {
   return name == kMarker || name.ends_with("." + std::string(kMarker)) ||
-         std::any_of(std::begin(kBeside), std::end(kBeside), [&](auto ending) { return !before(name, ending).empty(); });
+         std::any_of(std::begin(kBeside), std::end(kBeside),
+                     [&](auto ending) { return !before(name, ending).empty(); });
 }
 
 // What a JSON text says of a layer: a format that is known here.
@@ -50,13 +51,13 @@ nlohmann::json parsed(std::string_view text, const std::string& where) {
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& e) {
-    fail(where, " is no JSON: ", io::json_error(e));
+    fail(where, " is no JSON: ", json_error(e));
   }
 }
 
-class ScaledCheckpoint final : public io::Checkpoint, public io::StoresBlocks {
+class ScaledCheckpoint final : public Checkpoint, public StoresBlocks {
  public:
-  ScaledCheckpoint(std::shared_ptr<const io::Checkpoint> file, std::string path)
+  ScaledCheckpoint(std::shared_ptr<const Checkpoint> file, std::string path)
       : file_(std::move(file)), path_(std::move(path)) {
     for (auto& name : file_->names()) {
       if (!is_beside(name)) names_.push_back(name);
@@ -80,7 +81,7 @@ class ScaledCheckpoint final : public io::Checkpoint, public io::StoresBlocks {
   const char* kind() const override { return file_->kind(); }
   std::vector<std::string> names() const override { return names_; }
   bool contains(const std::string& name) const override { return known_.contains(name); }
-  io::CheckpointEntry entry(const std::string& name) const override { return file_->entry(name); }
+  CheckpointEntry entry(const std::string& name) const override { return file_->entry(name); }
   std::map<std::string, std::string> metadata() const override { return file_->metadata(); }
 
   Tensor get(const std::string& name) const override {
@@ -95,13 +96,13 @@ class ScaledCheckpoint final : public io::Checkpoint, public io::StoresBlocks {
     return dequantize_int8(t.reshape({t.size(0), -1}), scale, kFloat32, 1.0).view(t.shape());
   }
 
-  std::optional<io::StoredBlocks> blocks(const std::string& name) const override {
+  std::optional<StoredBlocks> blocks(const std::string& name) const override {
     const std::string dtype = file_->entry(name).dtype;
     if (!is_float8_entry(dtype) && (dtype != "I8" || !has_scale(name))) return {};
     const Tensor t = file_->get(name);
     if (t.ndim() != 2) return {};
     const char* format = t.dtype() == kInt8 ? "int8" : t.dtype() == kFloat8E4M3 ? "float8_e4m3fn" : "float8_e5m2";
-    return io::StoredBlocks{t, format, scale_of(name, t)};
+    return StoredBlocks{t, format, scale_of(name, t)};
   }
 
  private:
@@ -137,7 +138,7 @@ class ScaledCheckpoint final : public io::Checkpoint, public io::StoresBlocks {
     return given.numel() == 1 ? scale.reshape({}) : scale.reshape({rows});
   }
 
-  std::shared_ptr<const io::Checkpoint> file_;
+  std::shared_ptr<const Checkpoint> file_;
   std::string path_;
   std::vector<std::string> names_;
   std::set<std::string> known_;
@@ -145,7 +146,7 @@ class ScaledCheckpoint final : public io::Checkpoint, public io::StoresBlocks {
 
 }  // namespace
 
-std::shared_ptr<const io::Checkpoint> with_scales(std::shared_ptr<const io::Checkpoint> file, const std::string& path) {
+std::shared_ptr<const Checkpoint> with_scales(std::shared_ptr<const Checkpoint> file, const std::string& path) {
   bool scaled = file->metadata().contains(std::string(kMetadata));
   for (auto& name : file->names()) {
     if (scaled) break;
@@ -154,4 +155,4 @@ std::shared_ptr<const io::Checkpoint> with_scales(std::shared_ptr<const io::Chec
   return scaled ? std::make_shared<ScaledCheckpoint>(std::move(file), path) : file;
 }
 
-}  // namespace sf::models
+}  // namespace sf::io
