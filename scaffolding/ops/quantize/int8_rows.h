@@ -15,7 +15,7 @@ std::tuple<Tensor, Tensor> quantize_int8(const Tensor& input);
 Tensor dequantize_int8(const Tensor& input, const Tensor& scale, std::optional<DType> dtype = {},
                        double unit = kInt8Unit);
 
-// linear(input, W, bias) + residual with W [N, K] = dequantize_int8(weight, scale, ...), decoded while it is multiplied.
+// linear(input, W, bias) + residual with W [N, K] = dequantize_int8(weight, scale, ...), decoded while multiplied.
 // dynamic: input's rows become int8 too, the products' sums are exact integers, and only then come scales and bias in
 // float32: every instruction set gives the same bits. The gradient goes to input and bias, through the dequantised W.
 Tensor linear_int8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias = {},
