@@ -9,6 +9,7 @@
 #include "scaffolding/io/json_error.h"
 #include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/quantize/fp8.h"
 #include "scaffolding/ops/quantize/int8_rows.h"
 

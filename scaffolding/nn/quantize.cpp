@@ -54,18 +54,20 @@ Module* put(Module& layer, Tensor& weight, std::shared_ptr<Module> quantised) {
   return there;
 }
 
-TensorOptions place_of(const Tensor& t) { return {t.device(), t.dtype()}; }
+// Where a layer with this weight is to be; a model that is being loaded has no memory of its own.
+TensorOptions place_of(const Tensor& t, const Tensor& dense) { return {(dense ? dense : t).device(), t.dtype()}; }
 
 std::shared_ptr<Module> made_gguf(Module& layer, const std::string& format, const Tensor& dense) {
   if (auto* l = exactly<Linear>(layer)) {
     auto made =
-        std::make_shared<LinearGGUF>(l->in_features, l->out_features, false, format, place_of(l->weight), dense);
+        std::make_shared<LinearGGUF>(l->in_features, l->out_features, false, format, place_of(l->weight, dense), dense);
     made->bias = l->bias;
     return made;
   }
   if (auto* l = exactly<Conv2d>(layer)) return std::make_shared<Conv2dGGUF>(*l, format, dense);
   auto* l = exactly<Embedding>(layer);
-  return std::make_shared<EmbeddingGGUF>(l->num_embeddings, l->embedding_dim, format, place_of(l->weight), dense);
+  return std::make_shared<EmbeddingGGUF>(l->num_embeddings, l->embedding_dim, format, place_of(l->weight, dense),
+                                         dense);
 }
 
 // Numbers that blocks must divide: a convolution's are one row.

@@ -59,7 +59,7 @@ std::string LinearGGUF::extra_repr() const {
 Conv2dGGUF::Conv2dGGUF(const Conv2d& like, const std::string& format_, const Tensor& dense)
     : Conv2d(like), format(known("Conv2dGGUF", format_)) {
   const Tensor& given = like.weight;
-  const Device place = given.device();
+  const Device place = (dense ? dense : given).device();
   const Shape shape{out_channels, in_channels / groups, kernel_size[0], kernel_size[1]};
   blocks = blocks_of("Conv2dGGUF", format, 1, numel(shape), dense, shape, place);
   weight = empty(shape, given.dtype(), Device(Device::Meta));

@@ -63,7 +63,7 @@ def save(model, folder, variant, safe_serialization, max_shard_size):
         raise NotImplementedError(f"save_pretrained: {tables[0]!r} is a table in blocks, which no folder's format has")
     kinds = {name: kind_of(m) for name, m in layers.items()}
     common = next(iter(kinds.values()))
-    if common and any(kind != common for kind in kinds.values()) and set(kinds.values()) & {"nf4", "fp4"}:
+    if any(kind != common for kind in kinds.values()) and set(kinds.values()) & {"nf4", "fp4"}:
         raise ValueError(
             f"save_pretrained: layers in {' and '.join(sorted(set(k or 'others' for k in kinds.values())))} have no "
             "common file format"
@@ -165,10 +165,10 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
     state = {}
     part_of = lambda name: lambda part: _tensor(file, entries, path, name + part)  # noqa: E731
     for name, facts in (_bitsandbytes_layers(how, where, entries) if dynamic is None else dynamic).items():
-        if facts in STATES:
-            read = _nf4_layer
-        elif isinstance(facts, dict):
+        if isinstance(facts, dict):
             read = _int8_layer
+        elif facts in STATES:
+            read = _nf4_layer
         else:
             read = _float8_layer if isinstance(facts, bool) else _gguf_layer
         state |= read(model, layers, name, facts, part_of(name))
