@@ -5,6 +5,7 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
+#include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 
 namespace sf {
@@ -62,11 +63,18 @@ std::tuple<Tensor, Tensor> quantize_blocks(const char* op, const Tensor& input, 
                                      : empty(input.shape(), kUInt8, input.device());
   Tensor absmax = empty({blocks_of(n, block)}, kFloat32, input.device());
   if (n == 0) return {codes, absmax};
-  Tensor x = contiguous(to_dtype(input.detach(), kFloat32));
-  BlockQuantize q{x, codes, absmax, block, format};
-  auto kernel = block_quantize.find(input.device(), q);
-  SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", input.device());
-  kernel(q);
+  const Tensor all = contiguous(input.detach()), flat = all.view({n}), bytes = codes.view({codes.numel()});
+  const int64_t packed = has_nibbles(format) ? 2 : 1;
+  for (int64_t at = 0; at < n; at += kQuantizedPiece) {
+    const int64_t count = std::min(kQuantizedPiece, n - at);
+    const Tensor x = contiguous(to_dtype(flat.narrow(0, at, count), kFloat32)),
+                 to = bytes.narrow(0, at / packed, (count + packed - 1) / packed),
+                 scales = absmax.narrow(0, at / block, blocks_of(count, block));
+    BlockQuantize q{x, to, scales, block, format};
+    auto kernel = block_quantize.find(input.device(), q);
+    SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", input.device());
+    kernel(q);
+  }
   return {codes, absmax};
 }
 

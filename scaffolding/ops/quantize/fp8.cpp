@@ -1,5 +1,7 @@
 #include "scaffolding/ops/quantize/fp8.h"
 
+#include <algorithm>
+
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -8,6 +10,7 @@
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/kernel.h"
+#include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -61,6 +64,16 @@ std::tuple<Tensor, Tensor> quantize_fp8(const Tensor& input, std::optional<DType
   if (x.numel() == 0) return {empty(x.shape(), t, x.device()), ones(sizes, kFloat32, x.device())};
   Tensor scale = empty(sizes, kFloat32, x.device()), q = empty(x.shape(), t, x.device());
   Tensor rows = as_rows(x), q_rows = q.view(rows.shape()), flat = scale.view({scale.numel()});
+  if (per_row && x.device().is_cpu() && x.numel() > kQuantizedPiece && rows.size(0) > 1) {
+    const int64_t each = std::max<int64_t>(1, kQuantizedPiece / rows.size(1));
+    for (int64_t r = 0; r < rows.size(0); r += each) {
+      const int64_t n = std::min(each, rows.size(0) - r);
+      auto [part, scales] = quantize_fp8(rows.narrow(0, r, n), t, true);
+      q_rows.narrow(0, r, n).copy_(part);
+      flat.narrow(0, r, n).copy_(scales.view({n}));
+    }
+    return {q, scale};
+  }
   bool measures = per_row || rows.size(0) == 1;
   if (!measures) {
     Tensor most = to_dtype(amax(abs(rows)), kFloat32);

@@ -14,6 +14,7 @@
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
+#include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -85,18 +86,24 @@ void scale_sums(const int32_t* sums, int64_t rows, int64_t n, const float* row, 
 }
 
 std::tuple<Tensor, Tensor> codes_of(const char* op, const Tensor& input) {
-  const Tensor x = contiguous(to_dtype(input.detach(), kFloat32)), rows = in_rows(x);
+  const Tensor x = contiguous(input.detach()), rows = in_rows(x);
   Tensor most = empty({rows.size(0)}, kFloat32, x.device()), codes = empty(x.shape(), kInt8, x.device());
   if (x.numel() == 0) return {codes, most.fill_(0)};
   if (x.device().is_cpu()) {
-    SF_CHECK(quantize_rows(static_cast<const float*>(x.data_ptr()), rows.size(0), rows.size(1),
-                           static_cast<int8_t*>(codes.data_ptr()), static_cast<float*>(most.data_ptr())),
-             op, ": input has numbers that are not finite");
+    const int64_t k = rows.size(1), each = std::max<int64_t>(1, kQuantizedPiece / k);
+    for (int64_t r = 0; r < rows.size(0); r += each) {
+      const int64_t n = std::min(each, rows.size(0) - r);
+      const Tensor part = contiguous(to_dtype(rows.narrow(0, r, n), kFloat32));
+      SF_CHECK(quantize_rows(static_cast<const float*>(part.data_ptr()), n, k,
+                             static_cast<int8_t*>(codes.data_ptr()) + r * k, static_cast<float*>(most.data_ptr()) + r),
+               op, ": input has numbers that are not finite");
+    }
     return {codes, most};
   }
-  most = amax(abs(rows), Shape{-1});
+  const Tensor wide = to_dtype(rows, kFloat32);
+  most = amax(abs(wide), Shape{-1});
   const Tensor by = 127.0 / clamp(most, 1e-35, 3.4e38);
-  return {to_dtype(round(rows * by.unsqueeze(-1)), kInt8).view(x.shape()), most};
+  return {to_dtype(round(wide * by.unsqueeze(-1)), kInt8).view(x.shape()), most};
 }
 
 }  // namespace

@@ -196,12 +196,13 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 PEAK = """
-import resource, sys
+import sys
 import scaffolding as sf
 from scaffolding.models import UNet2DConditionModel, BitsAndBytesConfig, GGUFQuantizationConfig
 config = {"nf4": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4"),
           "q8_0": GGUFQuantizationConfig(quant_type="q8_0"), "": None}[sys.argv[2]]
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+# getrusage's peak would be the parent's, where that was larger when it started this process.
+peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) << 10
 small = UNet2DConditionModel.from_pretrained(sys.argv[3], quantization_config=config)  # what a first load needs once
 before = peak()
 model = UNet2DConditionModel.from_pretrained(sys.argv[1], torch_dtype=sf.bfloat16, quantization_config=config)
@@ -229,6 +230,6 @@ def test_loading_needs_the_quantised_bytes_and_the_largest_tensor(format, large)
     run = [sys.executable, "-c", PEAK, str(large), format, str(SHIPPED / "unet")]
     peak, stored, largest = map(int, subprocess.run(run, check=True, capture_output=True, text=True).stdout.split())
     whole = sum(f.stat().st_size for f in large.glob("*.safetensors"))
-    assert stored < 0.9 * whole
+    assert stored < 0.9 * whole and peak > 0.8 * stored
     # The largest as it was, and in float32 while it is quantised.
     assert peak < stored + 6 * largest + (200 << 20), (peak >> 20, stored >> 20, largest >> 20)
