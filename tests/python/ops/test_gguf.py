@@ -159,7 +159,7 @@ def test_files_stay_in_blocks_where_that_is_asked_for(tmp_path, build_dir):
     assert not any(type(m).__name__.endswith("GGUF") for m in wide.unet.modules())
     one, other = (p("red apple", num_inference_steps=2, seed=3, output_type="pt").images for p in (kept, wide))
     assert (one - other).abs().max().item() < 1e-3
-    with pytest.raises(NotImplementedError, match="must be a GGUFQuantizationConfig"):
+    with pytest.raises(TypeError, match="must be a BitsAndBytesConfig, GGUF"):
         StableDiffusionPipeline.from_single_file(path, quantization_config={"load_in_4bit": True})
 
 
