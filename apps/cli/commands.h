@@ -19,6 +19,7 @@ void add_inspect(CLI::App& program);
 void add_interpolate(CLI::App& program);
 void add_models(CLI::App& program);
 void add_ops(CLI::App& program);
+void add_quantize(CLI::App& program);
 void add_serve(CLI::App& program);
 void add_train(CLI::App& program);
 void add_txt2img(CLI::App& program);

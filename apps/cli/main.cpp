@@ -98,6 +98,7 @@ static int run(int argc, char** argv) {
   sf::cli::add_train(program);
   sf::cli::add_eval(program);
   sf::cli::add_convert(program);
+  sf::cli::add_quantize(program);
   sf::cli::add_inspect(program);
   sf::cli::add_models(program);
   sf::cli::add_bench(program);

@@ -155,6 +155,39 @@ static std::unique_ptr<Model> make_empty(const std::string& class_name, const io
   return make_model(class_name, config);
 }
 
+namespace {
+
+// A layer of the file's own few bits in the place of one; null where they do not fit.
+nn::Module* put_stored(nn::Module& layer, const io::StoredBlocks& stored, DType dtype) {
+  return stored.scale ? nn::put_scaled(layer, stored.bytes, stored.scale, dtype)
+                      : nn::put_gguf(layer, stored.format, stored.bytes, dtype);
+}
+
+// The layers whose weights are quantised while they are read, by their weights' keys.
+std::map<std::string, nn::PlannedLayer> planned_layers(Model& model, const LoadModelOptions& options,
+                                                       const KeptFloat32* kept) {
+  std::map<std::string, nn::PlannedLayer> out;
+  if (!options.quantize) return out;
+  for (auto& p : nn::plan_quantization(model, options.quantize->format, options.quantize->options))
+    if (std::string key = p.name + ".weight"; !kept || !kept->kept_float32(key)) out.emplace(std::move(key), p);
+  SF_CHECK(!out.empty(), "load_model: quantization_config: a ", model.type(), " has no layer that it is for");
+  return out;
+}
+
+// Puts a layer of few bits in the place of a planned one; its tensors become entries of the state dict.
+void quantize_while_reading(const nn::PlannedLayer& p, const Tensor& stored, const LoadModelOptions& options,
+                            std::map<std::string, Tensor>& state) {
+  const DType dtype = options.dtype.value_or(stored.dtype());
+  // As torch quantises: of the dtype that the model would have.
+  const Tensor dense = stored.dtype() == dtype ? stored : converted(stored, dtype);
+  nn::Module* made = nn::quantize_layer(*p.layer, p.format, dense, dtype, options.quantize->options);
+  if (stored.is_contiguous()) io::release_mapped(stored.data_ptr(), stored.nbytes());
+  for (auto& b : nn::named_buffers(*made))
+    if (b.persistent) state.emplace(p.name + "." + b.name, to_device(b.tensor, options.device));
+}
+
+}  // namespace
+
 static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions options) {
   std::map<std::string, Tensor> state;
   auto ring = io::UploadRing::of(options.device);
@@ -170,18 +203,25 @@ static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions opti
       // Other tables are read past calls of them.
       if (std::string_view(m.module->type()) != "Embedding" || m.name.ends_with("token_embedding"))
         layers.emplace(m.name + ".weight", m.module);
+  const auto planned = planned_layers(model, options, kept);
   for (auto& name : file.names()) {
     std::string key = model.current_key(name);
     if (key.empty()) continue;
     if (auto layer = layers.find(key); layer != layers.end())
       if (auto blocks = stored->blocks(name))
-        if (auto* made =
-                nn::put_gguf(*layer->second, blocks->format, blocks->bytes, options.dtype.value_or(kFloat32))) {
-          state.emplace(std::move(key), to_device(nn::named_buffers(*made).at(0).tensor, options.device));
+        if (auto* made = put_stored(*layer->second, *blocks, options.dtype.value_or(kFloat32))) {
+          const std::string place = key.substr(0, key.rfind('.') + 1);
+          for (auto& b : nn::named_buffers(*made))
+            if (b.persistent) state.emplace(place + b.name, to_device(b.tensor, options.device));
           continue;
         }
     const std::optional<DType> dtype = kept && kept->kept_float32(key) ? kFloat32 : options.dtype;
     Tensor t = file.get(name);
+    auto plan = planned.find(key);
+    if (plan != planned.end() && is_floating(t.dtype()) && plan->second.shape == t.shape()) {
+      quantize_while_reading(plan->second, t, options, state);
+      continue;
+    }
     if (ring) t = ring->upload(t, dtype);
     else if (dtype && is_floating(t.dtype())) t = t.dtype() == *dtype ? t : converted(t, *dtype);
     state.emplace(std::move(key), ring ? std::move(t) : to_device(t, options.device));

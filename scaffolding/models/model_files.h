@@ -1,8 +1,14 @@
 // Models in folders: config.json and weights (safetensors, in shards or not, or torch's .bin),
 // as diffusers and transformers have them.
 #pragma once
+#include <memory>
+
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/models/model.h"
+
+namespace sf::nn {
+struct QuantizeConfig;
+}
 
 namespace sf::models {
 
@@ -16,6 +22,9 @@ struct LoadModelOptions {
   // Layers whose weights lie in the file in blocks (GGUF) keep them so (nn/quantized_gguf.h); else they become `dtype`.
   // Of a file with blocks an absent dtype is float32.
   bool keep_blocks = false;
+  // Weights become few bits one by one, while they are read (nn/quantize.h): of dense ones, no more than the largest is
+  // in memory. Absent: they stay as they are.
+  std::shared_ptr<const nn::QuantizeConfig> quantize;
   io::Object overrides = io::Object::container(io::Object::Dict);  // config fields that replace those of config.json
 };
 

@@ -6,6 +6,7 @@
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/parts/embeddings.h"
+#include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 
@@ -62,6 +63,28 @@ TEST_F(ModelFiles, InAnotherDtype) {
   auto model = load_model(saved(), {.dtype = kFloat16});
   EXPECT_EQ(model->dtype(), kFloat16);
   for (auto& t : nn::parameters(*model)) EXPECT_EQ(t.dtype(), kFloat16);
+}
+
+TEST_F(ModelFiles, WeightsBecomeFewBitsWhileTheyAreRead) {
+  const std::string folder = saved();
+  auto quantised = [](const std::string& format, std::vector<nn::QuantizeRule> rules = {}) {
+    return std::make_shared<nn::QuantizeConfig>(nn::QuantizeConfig{format, {.rules = std::move(rules)}});
+  };
+  auto model = load_model(folder, {.quantize = quantised("q8_0")});
+  int64_t layers = 0;
+  for (auto& m : nn::named_modules(*model)) layers += nn::is_quantized(*m.module);
+  EXPECT_GT(layers, 4);
+  const Tensor got = dynamic_cast<AutoencoderTiny&>(*model).encode(input_).detach();
+  const float error = largest(got - values_) / largest(values_);
+  EXPECT_TRUE(error > 0 && error < 0.05) << error;
+  // What quantising after loading makes.
+  auto after = load_model(folder);
+  nn::quantize_(*after, "q8_0", {.rules = {}});
+  EXPECT_EQ(largest(dynamic_cast<AutoencoderTiny&>(*after).encode(input_).detach() - got), 0);
+  SF_EXPECT_ERROR(ValueError, "a AutoencoderTiny has no layer that it is for",
+                  load_model(folder, {.quantize = quantised("nf4")}));
+  SF_EXPECT_ERROR(ValueError, "a rule: format must be one of",
+                  load_model(folder, {.quantize = quantised("q8_0", {{"*", "q9"}})}));
 }
 
 TEST_F(ModelFiles, ConfigsAreCheckedAndOverridden) {

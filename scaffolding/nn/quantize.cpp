@@ -1,17 +1,29 @@
 #include "scaffolding/nn/quantize.h"
 
+#include <algorithm>
 #include <map>
 #include <typeinfo>
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/quantized_gguf.h"
+#include "scaffolding/nn/quantized_rows.h"
+#include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/quantize/block_codes.h"
+#include "scaffolding/ops/quantize/coded_kernel.h"
+#include "scaffolding/ops/quantize/fp8.h"
 #include "scaffolding/ops/quantize/gguf.h"
 
 namespace sf::nn {
 
 namespace {
+
+constexpr const char* kPlainFormats[] = {"nf4", "fp4", "int8", "float8_e4m3fn", "float8_e5m2"};
+bool is_plain_format(const std::string& format) {
+  return std::find(std::begin(kPlainFormats), std::end(kPlainFormats), format) != std::end(kPlainFormats);
+}
 
 bool fits(std::string_view pattern, std::string_view name) {
   size_t p = 0, n = 0, star = pattern.npos, from = 0;
@@ -42,18 +54,20 @@ Module* put(Module& layer, Tensor& weight, std::shared_ptr<Module> quantised) {
   return there;
 }
 
-TensorOptions place_of(const Tensor& t) { return {t.device(), t.dtype()}; }
+// Where a layer with this weight is to be; a model that is being loaded has no memory of its own.
+TensorOptions place_of(const Tensor& t, const Tensor& dense) { return {(dense ? dense : t).device(), t.dtype()}; }
 
 std::shared_ptr<Module> made_gguf(Module& layer, const std::string& format, const Tensor& dense) {
   if (auto* l = exactly<Linear>(layer)) {
     auto made =
-        std::make_shared<LinearGGUF>(l->in_features, l->out_features, false, format, place_of(l->weight), dense);
+        std::make_shared<LinearGGUF>(l->in_features, l->out_features, false, format, place_of(l->weight, dense), dense);
     made->bias = l->bias;
     return made;
   }
   if (auto* l = exactly<Conv2d>(layer)) return std::make_shared<Conv2dGGUF>(*l, format, dense);
   auto* l = exactly<Embedding>(layer);
-  return std::make_shared<EmbeddingGGUF>(l->num_embeddings, l->embedding_dim, format, place_of(l->weight), dense);
+  return std::make_shared<EmbeddingGGUF>(l->num_embeddings, l->embedding_dim, format, place_of(l->weight, dense),
+                                         dense);
 }
 
 // Numbers that blocks must divide: a convolution's are one row.
@@ -110,58 +124,130 @@ std::string quantized_format(const std::string& name, const std::string& format,
   return out;
 }
 
-std::vector<QuantizedLayer> quantize_(Module& model, const std::string& format, const QuantizeOptions& options) {
-  const bool nf4 = format == "nf4", float8 = format == "float8_e4m3fn" || format == "float8_e5m2";
-  if (!nf4 && !float8) gguf_blocks("quantize_", format);
-  for (auto& rule : options.rules)
-    if (!rule.format.empty() && rule.format != format) gguf_blocks("quantize_: a rule", rule.format);
-  autograd::NoGrad off;
+std::string known_quantized_format(const char* who, const std::string& format) {
+  for (const char* plain : kPlainFormats)
+    if (format == plain) return format;
+  const GgufFormat* blocks = find_gguf_format(format);
+  if (blocks && blocks->blocks) return std::string(blocks->name);
+  std::string all;
+  for (const char* plain : kPlainFormats) all += std::string(plain) + ", ";
+  for (auto& f : gguf_formats())
+    if (f.blocks) all += std::string(f.name) + ", ";
+  fail(who, ": format must be one of ", all.substr(0, all.size() - 2), ", got '", format, "'");
+}
+
+std::vector<PlannedLayer> plan_quantization(Module& model, const std::string& format, const QuantizeOptions& options) {
+  const std::string main = known_quantized_format("quantize_", format);
+  std::vector<QuantizeRule> rules = options.rules;
+  for (auto& rule : rules)
+    if (!rule.format.empty()) rule.format = known_quantized_format("quantize_: a rule", rule.format);
   std::map<const void*, int> users;
   for (auto& p : named_parameters(model, "", true, false)) ++users[p.tensor.impl()];
-  std::vector<QuantizedLayer> out;
+  std::vector<PlannedLayer> out;
   for (auto& [name, layer, parent] : named_modules(model)) {
     Tensor* weight = weight_of(*layer);
     if (!weight || !*weight || users[weight->impl()] != 1 || layer->present() != layer) continue;
-    const std::string wanted = quantized_format(name, format, options.rules);
+    const std::string wanted = quantized_format(name, main, rules);
     if (wanted.empty() || (exactly<Conv2d>(*layer) && !options.convolutions)) continue;
     // A table of rows is quantised where a rule says so, not by default: others may read its weight.
-    if (exactly<Embedding>(*layer) && wanted == format) continue;
-    QuantizedLayer done{name, layer->type(), wanted, weight->numel()};
-    SF_CHECK_AS(NotSupported, !layer->adapter(), "quantize_: '", name,
-                "' has LoRAs beside it; quantise the model before they come");
-    if (wanted == format && (nf4 || float8)) {
-      auto* l = exactly<Linear>(*layer);
-      if (!l) continue;
-      std::shared_ptr<Module> made;
-      if (nf4) {
-        auto m = std::make_shared<LinearNF4>(l->in_features, l->out_features, false, true, place_of(*weight), *weight);
-        m->bias = l->bias, made = m;
-      } else {
-        auto m = std::make_shared<LinearFP8>(l->in_features, l->out_features, false, true, false,
-                                             format == "float8_e5m2" ? kFloat8E5M2 : kFloat8E4M3, place_of(*weight),
-                                             *weight);
-        m->bias = l->bias, made = m;
-      }
-      for (auto& b : named_buffers(*made)) done.bytes += b.tensor.nbytes();
-      put(*layer, *weight, std::move(made));
-    } else {
-      const GgufFormat& named = gguf_blocks("quantize_", wanted);
-      const GgufFormat* fit = fitting_gguf_blocks(named, row_of(*layer, *weight));
-      if (!fit) continue;
-      done.format = fit->name, done.fell_back = fit != &named;
-      done.bytes = weight->numel() / fit->block * fit->bytes;
-      put(*layer, *weight, made_gguf(*layer, done.format, *weight));
+    if (exactly<Embedding>(*layer) && wanted == main) continue;
+    if (is_plain_format(wanted)) {
+      if (exactly<Linear>(*layer)) out.push_back({name, layer, wanted, wanted, weight->shape()});
+      continue;
     }
+    const GgufFormat* fit = fitting_gguf_blocks(gguf_blocks("quantize_", wanted), row_of(*layer, *weight));
+    if (fit) out.push_back({name, layer, wanted, std::string(fit->name), weight->shape()});
+  }
+  return out;
+}
+
+Module* quantize_layer(Module& layer, const std::string& format, const Tensor& dense, DType dtype,
+                       const QuantizeOptions& o) {
+  Tensor* weight = weight_of(layer);
+  SF_CHECK(weight && *weight && layer.present() == &layer, "quantize_: a ", layer.type(),
+           " has no weight that could be quantised, or something stands in its place");
+  SF_CHECK_AS(NotSupported, !layer.adapter(), "quantize_: a ", layer.type(),
+              " has LoRAs beside it; quantise the model before they come");
+  autograd::NoGrad off;
+  if (weight->dtype() != dtype) *weight = parameter(empty(weight->shape(), dtype, Device(Device::Meta)), false);
+  if (!is_plain_format(format)) return put(layer, *weight, made_gguf(layer, format, dense));
+  auto* l = exactly<Linear>(layer);
+  SF_CHECK(l, "quantize_: ", format, " is for linear layers, got a ", layer.type());
+  const TensorOptions place{dense.device(), dtype};
+  auto with_bias = [&](auto made) {
+    made->bias = l->bias;
+    return put(layer, *weight, std::move(made));
+  };
+  const int64_t in = l->in_features, out = l->out_features;
+  if (format == "nf4")
+    return with_bias(std::make_shared<LinearNF4>(in, out, false, o.compress_statistics, place, dense));
+  if (format == "fp4")
+    return with_bias(std::make_shared<LinearFP4>(in, out, false, o.compress_statistics, place, dense));
+  if (format == "int8")
+    return with_bias(std::make_shared<LinearInt8>(in, out, false, o.dynamic, kInt8Unit, place, dense));
+  const DType stored = format == "float8_e5m2" ? kFloat8E5M2 : kFloat8E4M3;
+  return with_bias(std::make_shared<LinearFP8>(in, out, false, o.per_row, o.dynamic, stored, place, dense));
+}
+
+std::vector<QuantizedLayer> quantize_(Module& model, const std::string& format, const QuantizeOptions& options) {
+  std::vector<QuantizedLayer> out;
+  const auto plan = plan_quantization(model, format, options);
+  for (auto& p : plan)
+    SF_CHECK_AS(NotSupported, !p.layer->adapter(), "quantize_: '", p.name,
+                "' has LoRAs beside it; quantise the model before they come");
+  for (auto& p : plan) {
+    const Tensor dense = *weight_of(*p.layer);
+    QuantizedLayer done{p.name, p.layer->type(), p.format, dense.numel(), 0, p.format != p.wanted};
+    Module* made = quantize_layer(*p.layer, p.format, dense, dense.dtype(), options);
+    for (auto& b : named_buffers(*made)) done.bytes += b.tensor.nbytes();
     out.push_back(std::move(done));
   }
   SF_CHECK(!out.empty(), "quantize_: ", model.type(), " has no layer to replace");
   return out;
 }
 
-bool is_quantized(const Module& m) {
-  return dynamic_cast<const LinearGGUF*>(&m) || dynamic_cast<const Conv2dGGUF*>(&m) ||
-         dynamic_cast<const EmbeddingGGUF*>(&m) || dynamic_cast<const LinearNF4*>(&m) ||
-         dynamic_cast<const LinearFP8*>(&m);
+bool is_quantized(const Module& m) { return !format_of(m).empty(); }
+
+Tensor dense_weight_of(const Module& m, std::optional<DType> dtype) {
+  const DType t = dtype.value_or(kFloat32);
+  if (auto* l = dynamic_cast<const LinearGGUF*>(&m)) return l->dense_weight(t);
+  if (auto* l = dynamic_cast<const Conv2dGGUF*>(&m)) return l->dense_weight(t);
+  if (auto* l = dynamic_cast<const LinearNF4*>(&m)) return l->dense_weight(t);
+  if (auto* l = dynamic_cast<const LinearFP4*>(&m)) return l->dense_weight(t);
+  if (auto* l = dynamic_cast<const LinearInt8*>(&m)) return l->dense_weight(t);
+  if (auto* l = dynamic_cast<const LinearFP8*>(&m)) return l->dense_weight(t);
+  if (auto* l = dynamic_cast<const EmbeddingGGUF*>(&m))
+    return dequantize_gguf(l->weight, l->format, {l->num_embeddings, l->embedding_dim}, t);
+  const Tensor* weight = weight_of(const_cast<Module&>(m));
+  SF_CHECK(weight && *weight, "dense_weight_of: a ", m.type(), " is no layer that can be quantised");
+  return dtype ? to_dtype(weight->detach(), t) : weight->detach();
+}
+
+Tensor linear_plus(const Module& m, const Tensor& x, const Tensor& more) {
+  if (auto* l = dynamic_cast<const LinearGGUF*>(&m)) return linear_gguf(x, l->weight, l->bias, l->format, "none", more);
+  if (auto* l = dynamic_cast<const LinearNF4*>(&m))
+    return linear_of_blocks("linear_nf4", x, {l->weight, l->absmax, l->nested_absmax, l->offset, BlockFormat::Nf4},
+                            l->bias, l->out_features, more);
+  if (auto* l = dynamic_cast<const LinearFP4*>(&m))
+    return linear_of_blocks("linear_fp4", x, {l->weight, l->absmax, l->nested_absmax, l->offset, BlockFormat::Fp4},
+                            l->bias, l->out_features, more);
+  if (auto* l = dynamic_cast<const LinearInt8*>(&m))
+    return linear_int8(x, l->weight, l->SCB, l->bias, l->unit, l->dynamic, more);
+  auto* l = dynamic_cast<const LinearFP8*>(&m);
+  SF_CHECK(l, "linear_plus: a ", m.type(), " is no quantised linear layer");
+  return l->dynamic ? linear_fp8(x, l->weight, l->scale, l->bias, true) + more
+                    : linear_fp8_plus(x, l->weight, l->scale, l->bias, more);
+}
+
+std::string format_of(const Module& m) {
+  if (auto* l = dynamic_cast<const LinearGGUF*>(&m)) return l->format;
+  if (auto* l = dynamic_cast<const Conv2dGGUF*>(&m)) return l->format;
+  if (auto* l = dynamic_cast<const EmbeddingGGUF*>(&m)) return l->format;
+  if (dynamic_cast<const LinearNF4*>(&m)) return "nf4";
+  if (dynamic_cast<const LinearFP4*>(&m)) return "fp4";
+  if (dynamic_cast<const LinearInt8*>(&m)) return "int8";
+  if (auto* l = dynamic_cast<const LinearFP8*>(&m)) return std::string(name(l->weight.dtype()));
+  return {};
 }
 
 Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype) {
@@ -177,6 +263,27 @@ Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, 
   else if (auto* linear = dynamic_cast<LinearGGUF*>(there)) linear->weight = Buffer(rows);
   else static_cast<EmbeddingGGUF*>(there)->weight = Buffer(rows);
   return there;
+}
+
+Module* put_scaled(Module& layer, const Tensor& codes, const Tensor& scale, DType dtype) {
+  auto* l = exactly<Linear>(layer);
+  if (!l || !l->weight || layer.present() != &layer || codes.shape() != l->weight.shape()) return nullptr;
+  const int64_t out = l->out_features, in = l->in_features;
+  SF_CHECK(scale.numel() == 1 || scale.numel() == out, "put_scaled: scale must have one element, or ", out, ", got ",
+           scale.shape());
+  if (l->weight.dtype() != dtype) l->weight = parameter(empty(l->weight.shape(), dtype, Device(Device::Meta)), false);
+  const TensorOptions nowhere{Device(Device::Meta), dtype};
+  if (codes.dtype() == kInt8) {
+    auto made = std::make_shared<LinearInt8>(in, out, false, false, 1.0, nowhere);
+    made->bias = l->bias, made->weight = Buffer(codes);
+    made->SCB = Buffer(scale.numel() == out ? scale.reshape({out}) : scale.reshape({1}).expand({out}).contiguous());
+    return put(layer, l->weight, std::move(made));
+  }
+  if (!is_float8(codes.dtype())) return nullptr;
+  auto made = std::make_shared<LinearFP8>(in, out, false, scale.numel() > 1, false, codes.dtype(), nowhere);
+  made->bias = l->bias, made->weight = Buffer(codes);
+  made->scale = Buffer(scale.numel() > 1 ? scale.reshape({out, 1}) : scale.reshape({}));
+  return put(layer, l->weight, std::move(made));
 }
 
 }  // namespace sf::nn

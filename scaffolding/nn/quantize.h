@@ -20,27 +20,65 @@ const std::vector<QuantizeRule>& wide_by_default();
 // The format that the rules give a name; "" where it stays wide.
 std::string quantized_format(const std::string& name, const std::string& format,
                              const std::vector<QuantizeRule>& rules);
+// The name as it is written: one of GGUF's blocks ("Q8_0", "Q4_K"; any case of letters), "nf4", "fp4", "int8",
+// "float8_e4m3fn" or "float8_e5m2". ValueError, which begins with `who`, for another.
+std::string known_quantized_format(const char* who, const std::string& format);
 
 struct QuantizeOptions {
   std::vector<QuantizeRule> rules = wide_by_default();  // after them yours
-  bool convolutions = true;                             // of GGUF's formats; NF4 and float8 are for linear layers alone
+  bool convolutions = true;                             // of GGUF's formats; the others are for linear layers alone
+  bool compress_statistics = true;                      // nf4, fp4: magnitudes of blocks in eight bits
+  bool per_row = true;                                  // float8: a scale for each row, or one for all
+  bool dynamic = false;                                 // float8, int8: the input is quantised too
 };
+// What a loader quantises weights to while it reads them (models/model_files.h).
+struct QuantizeConfig {
+  std::string format;
+  QuantizeOptions options;
+};
+
+// A layer that is to be replaced.
+struct PlannedLayer {
+  std::string name;
+  Module* layer;
+  std::string wanted, format;  // by the rules; what its rows fit
+  Shape shape;                 // of its weight
+};
+// Linear and Conv2d of a model, and what rules name explicitly (Embedding), in their order. Layers that share a weight,
+// stand in another's place, or whose rows fit no blocks, are left out. ValueError for an unknown format.
+std::vector<PlannedLayer> plan_quantization(Module& model, const std::string& format,
+                                            const QuantizeOptions& options = {});
+// Puts a layer with this weight, in that format, in the place of one of a plan, and lets its own weight go. dtype: of
+// the layer otherwise. Returns the new one.
+Module* quantize_layer(Module& layer, const std::string& format, const Tensor& dense, DType dtype,
+                       const QuantizeOptions& options = {});
+
 struct QuantizedLayer {
   std::string name, type, format;  // format: what it got; rows that do not fit blocks of 256 get one of 32
   int64_t numbers = 0, bytes = 0;  // of the weight; bytes as it is stored now
   bool fell_back = false;
 };
-// Replaces Linear and Conv2d of a model (and what rules name explicitly: Embedding) by layers with quantised weights.
-// format: one of GGUF's blocks ("q8_0", "Q4_K"), "nf4", "float8_e4m3fn" or "float8_e5m2". Layers that share a weight,
-// or whose rows fit no blocks, stay. The dense weights are given up. ValueError where no layer is replaced.
+// Replaces the layers of a plan by ones with quantised weights. The dense weights are given up. ValueError where no
+// layer is replaced.
 std::vector<QuantizedLayer> quantize_(Module& model, const std::string& format, const QuantizeOptions& options = {});
 
 // Whether its weight is stored in few bits.
 bool is_quantized(const Module& m);
+// The format of a quantised layer's weight, "" of another module.
+std::string format_of(const Module& m);
+// The numbers that a Linear, Conv2d or Embedding, quantised or not, multiplies with, in that dtype or, of a dense one,
+// as they are. ValueError for another module.
+Tensor dense_weight_of(const Module& m, std::optional<DType> dtype = kFloat32);
+
+// What a quantised linear layer gives, and a residual of the output's size: one pass over its weight where nothing
+// learns. ValueError for another module.
+Tensor linear_plus(const Module& layer, const Tensor& input, const Tensor& residual);
 
 // Puts a layer with these blocks in the place of a Linear, Conv2d or Embedding that is one exactly, and lets its
 // weight go. Null, and nothing changes, for another module, for shapes that the format's rows do not fit, or where
 // something stands there already. bytes: uint8, all blocks of the weight. dtype: of the layer otherwise.
 Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype);
+// The same for a Linear whose weight is float8 or int8 [out, in] times a scale, float32 [] or [out].
+Module* put_scaled(Module& layer, const Tensor& weight, const Tensor& scale, DType dtype);
 
 }  // namespace sf::nn

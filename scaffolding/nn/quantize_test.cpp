@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "scaffolding/autograd/tape.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/quantized_gguf.h"
@@ -46,7 +47,7 @@ TEST(Quantize, LayersStandInTheirPlaces) {
 }
 
 TEST(Quantize, OlderFormatsWorkInCpp) {
-  for (const char* format : {"nf4", "float8_e4m3fn", "float8_e5m2"}) {
+  for (const char* format : {"nf4", "fp4", "int8", "float8_e4m3fn", "float8_e5m2"}) {
     Small m;
     const Tensor x = randn({3, 256}), want = m.fc(x);
     const auto done = quantize_(m, format, {.rules = {{"*", ""}, {"fc", format}}});
@@ -54,6 +55,25 @@ TEST(Quantize, OlderFormatsWorkInCpp) {
     EXPECT_LT(done[0].bytes, 256 * 32 * 2);
     const double error = difference(m.fc(x), want);
     EXPECT_TRUE(error > 0 && error < 0.5) << format << ' ' << error;
+    const Module& there = *m.fc.present();
+    EXPECT_EQ(format_of(there), format);
+    EXPECT_LT(difference(m.fc(x), linear(x, dense_weight_of(there), m.fc.bias)), 1e-4) << format;
+    const Tensor more = randn({3, 32});
+    EXPECT_LT(difference(linear_plus(there, x, more), m.fc(x) + more), 1e-5) << format;
+  }
+  Small m;
+  SF_EXPECT_ERROR(ValueError, "format must be one of nf4, fp4, int8", quantize_(m, "nf5"));
+}
+
+// Strips of a few output channels give what the whole kernel gives.
+TEST(Quantize, LargeConvolutionsAreDecodedInStrips) {
+  Conv2d conv(512, 544, 3, {.padding = 1});
+  const Conv2dGGUF blocks(conv, "Q8_0", conv.weight);
+  autograd::NoGrad off;
+  for (const Shape& size : {Shape{2, 512, 6, 5}, Shape{512, 4, 4}}) {
+    const Tensor x = randn(size), got = blocks(x), want = conv.convolve(x, blocks.dense_weight(kFloat32), conv.bias);
+    EXPECT_EQ(got.shape(), want.shape());
+    EXPECT_LT(difference(got, want), 1e-4);
   }
 }
 

@@ -22,7 +22,8 @@ struct LinearGGUF : Module {
   std::string extra_repr() const override;
 };
 
-// The kernel's numbers in one row of blocks, which is decoded whole for each call. A Conv2d to those who ask for its
+// The kernel's numbers in one row of blocks, of which a few output channels' are decoded at a time (whole where a
+// gradient is recorded, and where channels do not end with blocks). A Conv2d to those who ask for its
 // sizes or padding; the base's weight has shape and dtype and no memory.
 struct Conv2dGGUF : Conv2d {
   std::string format;

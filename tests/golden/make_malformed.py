@@ -331,10 +331,11 @@ def index_files():
 
 
 def safetensors(tensors, metadata=None):
-    """tensors: {name: (dtype, shape)}, of ones in F16 and F32."""
+    """tensors: {name: (dtype, shape)}, of ones."""
     header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, (dtype, shape) in tensors.items():
-        values = {"F16": b"\0\x3c", "F32": b"\0\0\x80\x3f"}[dtype] * math.prod(shape)
+        ones = {"F16": b"\0\x3c", "F32": b"\0\0\x80\x3f", "F8_E4M3": b"\x38", "F8_E5M2": b"\x3c", "I8": b"\1"}
+        values = ones[dtype] * math.prod(shape)
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
         data += values
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -395,6 +396,29 @@ def packed_files(add):
     add("packed_files", "text.safetensors", safetensors({"unet.conv_in.bias": ("F16", [2])}, metadata))
     metadata["scaffolding-base64:tokenizer/added_tokens.bin"] = "AAEC/w=="
     add("packed_files", "bytes.safetensors", safetensors({"unet.conv_in.bias": ("F16", [2])}, metadata))
+
+
+def scaled_files(add):
+    """float8 and int8 with scales, as ComfyUI's tools write them."""
+    few = {"a.weight": ("F8_E4M3", [2, 4]), "a.scale_weight": ("F32", []), "scaled_fp8": ("F8_E4M3", [2])}
+    add("scaled_checkpoint", "scaled.safetensors", safetensors(few))
+    said = json.dumps({"layers": {"a": {"format": "float8_e5m2"}, "b": {"format": "int8_tensorwise"}}})
+    more = {
+        "a.weight": ("F8_E5M2", [2, 4]),
+        "a.weight_scale": ("F32", [2]),
+        "b.weight": ("I8", [3, 2]),
+        "b.weight_scale": ("F32", [1]),
+        "b.bias": ("F16", [3]),
+    }
+    add("scaled_checkpoint", "rows.safetensors", safetensors(more, {"_quantization_metadata": said}))
+    text = b'{"format": "int8_tensorwise"}'
+    header = json.dumps({
+        "a.comfy_quant": {"dtype": "U8", "shape": [len(text)], "data_offsets": [0, len(text)]},
+        "a.weight": {"dtype": "I8", "shape": [1, 2], "data_offsets": [len(text), len(text) + 2]},
+        "a.weight_scale": {"dtype": "F32", "shape": [], "data_offsets": [len(text) + 2, len(text) + 6]},
+    })  # fmt: skip
+    data = struct.pack("<Q", len(header)) + header.encode() + text + b"\1\2" + struct.pack("<f", 0.5)
+    add("scaled_checkpoint", "said.safetensors", data)
 
 
 def models(add):
@@ -476,6 +500,7 @@ def corpus():
     add("safetensors", "two.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\0" * 9)
     lora_files(add)
     packed_files(add)
+    scaled_files(add)
     models(add)
     upscaler_files(add)
     header = json.dumps({"w": {"dtype": "U16", "shape": [], "data_offsets": [0, 2]}})

@@ -2,6 +2,7 @@
 // is here is called by python/scaffolding/models/modeling.py.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -20,6 +21,7 @@
 #include "scaffolding/models/single_file/single_model.h"
 #include "scaffolding/models/upscalers/upscale.h"
 #include "scaffolding/models/upscalers/upscaler_file.h"
+#include "scaffolding/nn/quantize.h"
 
 namespace sf::py {
 
@@ -46,8 +48,9 @@ std::optional<DType> optional_dtype(nb::handle o) {
 
 void load(nb::handle self, const std::string& class_name, const std::string& folder, const std::string& subfolder,
           const std::string& variant, nb::handle dtype, std::optional<bool> use_safetensors, nb::handle device,
-          nb::handle config, nb::dict overrides) {
+          nb::handle config, nb::dict overrides, std::shared_ptr<nn::QuantizeConfig> quantize) {
   models::LoadModelOptions options;
+  options.quantize = std::move(quantize);
   options.subfolder = subfolder;
   options.variant = variant;
   options.dtype = optional_dtype(dtype);
@@ -108,7 +111,7 @@ void bind_models(nb::module_& core) {
       nb::arg("self"), nb::arg("class_name"), nb::arg("config"), nb::arg("empty") = false);
   m.def("load", &load, nb::arg("self"), nb::arg("class_name"), nb::arg("folder"), nb::arg("subfolder"),
         nb::arg("variant"), nb::arg("dtype").none(), nb::arg("use_safetensors").none(), nb::arg("device").none(),
-        nb::arg("config").none(), nb::arg("overrides"));
+        nb::arg("config").none(), nb::arg("overrides"), nb::arg("quantize").none() = nb::none());
   m.def("load_alone", &load_alone, nb::arg("self"), nb::arg("class_name"), nb::arg("path"), nb::arg("config"),
         nb::arg("dtype").none(), nb::arg("device").none());
   m.def("layouts", &models::layouts_of);

@@ -1,5 +1,6 @@
 // Checkpoints in one file, as _core._SingleFile, and the way back: what from_single_file is made of.
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +9,7 @@
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/models/single_file/single_file.h"
+#include "scaffolding/nn/quantize.h"
 
 namespace sf::py {
 
@@ -57,8 +59,9 @@ void bind_single_file(nb::module_& m) {
       .def(
           "load",
           [](const SingleFile& f, nb::handle self, const std::string& part, nb::handle dtype, nb::handle device,
-             nb::dict overrides, bool keep_blocks) {
+             nb::dict overrides, bool keep_blocks, std::shared_ptr<nn::QuantizeConfig> quantize) {
             LoadModelOptions options;
+            options.quantize = std::move(quantize);
             options.keep_blocks = keep_blocks;
             if (!dtype.is_none() && !to_dtype(dtype.ptr(), options.dtype.emplace()))
               wrong_argument("from_single_file", "torch_dtype", "a dtype", dtype.ptr());
@@ -68,7 +71,7 @@ void bind_single_file(nb::module_& m) {
             adopt(reinterpret_cast<PyModule*>(self.ptr()), f.load(part, options), true);
           },
           nb::arg("self"), nb::arg("part"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("overrides"),
-          nb::arg("keep_blocks") = false);
+          nb::arg("keep_blocks") = false, nb::arg("quantize").none() = nb::none());
   m.def("_single_file_kinds", [] {
     nb::dict out;
     for (auto& k : single_file_kinds()) {

@@ -11,7 +11,13 @@ from .adapters import get_peft_model_state_dict, peft_config_of
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .embeddings import get_3d_rotary_pos_embed, get_3d_sincos_pos_embed, get_timestep_embedding, timestep_embedding
 from .modeling import MODEL_CLASSES, ModelMixin
-from .quantization_config import GGUFQuantizationConfig
+from .quantization_config import (
+    BitsAndBytesConfig,
+    GGUFQuantizationConfig,
+    PipelineQuantizationConfig,
+    QuantoConfig,
+    TorchAoConfig,
+)
 from .upscaling import load_upscaler, upscale
 
 for _file in sorted(os.listdir(__path__[0])):
@@ -22,7 +28,11 @@ globals().update(MODEL_CLASSES)
 __all__ = [
     *sorted(MODEL_CLASSES),
     "DiagonalGaussianDistribution",
+    "BitsAndBytesConfig",
     "GGUFQuantizationConfig",
+    "PipelineQuantizationConfig",
+    "QuantoConfig",
+    "TorchAoConfig",
     "ModelMixin",
     "get_3d_rotary_pos_embed",
     "get_3d_sincos_pos_embed",

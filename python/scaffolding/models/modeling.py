@@ -11,7 +11,7 @@ from . import quantized_files
 from .adapters import PeftAdapterMixin
 from .frozen_dict import FrozenDict
 from .offloading import OffloadingMixin
-from .quantization_config import blocks_kept
+from .quantization_config import blocks_kept, native_config
 
 # Of transformer blocks: what a norm or a GEGLU comes before.
 _FLOAT8_LAYERS = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn2.to_q", "ff.net.0.proj", "ff.net.2")
@@ -191,6 +191,7 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         use_safetensors=None,
         low_cpu_mem_usage=True,
         *,
+        quantization_config=None,
         device=None,
         device_map=None,
         revision=None,
@@ -209,9 +210,11 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         subfolder: below it. variant: "fp16" for files of that name. torch_dtype: floating tensors in this dtype instead
         of the file's; the file's tensors are mapped, not copied, where no conversion is wanted. device (or device_map,
         a device in diffusers' words): where the model goes; to a GPU tensor by tensor through a few pinned buffers,
-        converted there. Other keywords replace fields of the config.
-        A folder whose weights are quantised (config.json has quantization_config) gives a model with LinearNF4 or
-        LinearFP8 layers; they are read as bitsandbytes' NF4 and as save_pretrained writes float8. ValueError naming the
+        converted there. Other keywords replace fields of the config. quantization_config: a BitsAndBytesConfig,
+        GGUFQuantizationConfig, TorchAoConfig or QuantoConfig: weights are quantised one by one while they are read, so
+        that no more than one is in memory as it was.
+        A folder whose weights are quantised (config.json has quantization_config) gives a model of quantised layers;
+        bitsandbytes' NF4, FP4 and eight bits are read, and what save_pretrained writes. ValueError naming the
         files looked for or what is wrong with quantised weights, RuntimeError naming keys that do not fit or why
         nothing could be downloaded, NotImplementedError for other ways of quantising.
         """
@@ -233,17 +236,27 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
                 folder, subfolder=subfolder, variant=variant, use_safetensors=use_safetensors, **place
             )
             subfolder = None
+        quantize, torch_dtype = native_config(f"{cls.__name__}.from_pretrained", quantization_config, torch_dtype)
         return cls._of_folder(
-            folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, overrides=kwargs
-        )
+            folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, overrides=kwargs,
+            quantize=quantize,
+        )  # fmt: skip
 
     @classmethod
-    def _of_folder(cls, folder, subfolder, variant, torch_dtype, use_safetensors, device, config=None, overrides=None):
+    def _of_folder(
+        cls, folder, subfolder, variant, torch_dtype, use_safetensors, device, config=None, overrides=None,
+        quantize=None,
+    ):  # fmt: skip
         """config: what config.json says, where that was read before."""
         model = cls.__new__(cls)
         if config is None and os.path.isfile(os.path.join(folder, subfolder, "config.json")):
             config = _models.load_config(folder, subfolder)
         if config is not None and config.get("quantization_config") is not None:
+            if quantize is not None:
+                raise ValueError(
+                    f"{cls.__name__}.from_pretrained: the weights in {os.path.join(folder, subfolder)} are quantised "
+                    "already; load them without quantization_config"
+                )
             quantized_files.load(
                 model, config, folder, subfolder, variant, torch_dtype, use_safetensors, device, overrides or {}
             )
@@ -259,6 +272,7 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
                 device,
                 config,
                 overrides or {},
+                quantize,
             )
         return model
 
@@ -290,7 +304,8 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         defaults or the tensors' shapes say. torch_dtype: floating tensors in this dtype; without one they are mapped,
         not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights.
         quantization_config: GGUFQuantizationConfig for a .gguf file's weights to stay in blocks; without it they become
-        torch_dtype, or float32. Other keywords replace fields of the config.
+        torch_dtype, or float32. Any other config, and one with quant_type, as in from_pretrained. Other keywords
+        replace fields of the config.
         ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape;
         NotImplementedError for other families of models."""
         places = {
@@ -313,10 +328,12 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         }
         path = hub.model_file(pretrained_model_link_or_path_or_dict, **place)
         device = device_argument(f"{cls.__name__}.from_single_file", device, device_map)
-        keep_blocks, torch_dtype = blocks_kept(f"{cls.__name__}.from_single_file", quantization_config, torch_dtype)
+        keep_blocks, quantize, torch_dtype = blocks_kept(
+            f"{cls.__name__}.from_single_file", quantization_config, torch_dtype
+        )
         model = cls.__new__(cls)
         if not places:
-            if keep_blocks:
+            if keep_blocks or quantize is not None:
                 raise NotImplementedError(
                     f"{cls.__name__}.from_single_file: quantization_config is for checkpoints with the parts of a "
                     "pipeline; load without it, then nn.quantize_"
@@ -325,9 +342,8 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
             return model
         configs = {} if config is None else {place: {**config, **kwargs} for place in places}
         file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
-        file.load(
-            model, next(place for place in places if place in file.parts()), torch_dtype, device, kwargs, keep_blocks
-        )
+        place = next(place for place in places if place in file.parts())
+        file.load(model, place, torch_dtype, device, kwargs, keep_blocks, quantize)
         return model
 
     def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size="10GB"):

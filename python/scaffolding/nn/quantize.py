@@ -2,7 +2,7 @@
 
 from .. import _core
 
-_FORMATS = ("nf4", "float8_e4m3fn", "float8_e5m2")
+_FORMATS = ("nf4", "fp4", "int8", "float8_e4m3fn", "float8_e5m2")
 
 
 def quantize_(
@@ -18,14 +18,15 @@ def quantize_(
 ):
     """Replaces layers of a model, in place, by ones whose weights stay in two to eight bits; returns the model.
 
-    dtype: "nf4", or float8_e4m3fn or float8_e5m2 (names or dtypes): linear layers become LinearNF4 or LinearFP8. Or
+    dtype: "nf4", "fp4", "int8", or float8_e4m3fn or float8_e5m2 (names or dtypes): linear layers become LinearNF4,
+    LinearFP4, LinearInt8 or LinearFP8. Or
     the name of a GGUF format, as "q8_0" or "q4_K": linear layers become LinearGGUF and, with convolutions, Conv2d
     becomes Conv2dGGUF; rows that do not fit its blocks of 256 take the next format of 32 with no fewer bits. What
     models need wide stays so then (time embeddings, first and last layers, modulation, autoencoders), and rules,
     {pattern: format or None}, say otherwise: the last one that fits a layer's name counts, * stands for any text.
     filter_fn(module, name): False keeps a layer as it is; without one all are replaced, but for those whose weight
-    another module shares. compress_statistics: NF4's magnitudes of blocks in eight bits. per_row, dynamic: see
-    LinearFP8.
+    another module shares. compress_statistics: NF4's and FP4's magnitudes of blocks in eight bits. per_row: see
+    LinearFP8. dynamic: of float8 and int8, the input is quantised too, by rows.
 
     The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is
     quantised must keep its dtypes. LoRAs of the model stay beside it. `save_pretrained` writes what `from_pretrained`
@@ -42,7 +43,8 @@ def quantize_(
         raise TypeError(f"quantize_: dtype must be one of {', '.join((*_FORMATS, *blocks.values()))}, got {dtype!r}")
     if rules is not None:
         raise ValueError(f"quantize_: rules are for GGUF's formats, got {format}; choose layers by filter_fn")
-    linear, nf4, fp8 = _core._layer_Linear, _core._layer_LinearNF4, _core._layer_LinearFP8
+    linear, fp8 = _core._layer_Linear, _core._layer_LinearFP8
+    four = {"nf4": _core._layer_LinearNF4, "fp4": _core._layer_LinearFP4}
     users, parameters = _users(model)
     chosen = [
         (name, module)
@@ -59,8 +61,10 @@ def quantize_(
         has_bias, place = module.bias is not None, {"device": module.weight.device, "dtype": module.weight.dtype}
         weight = module.weight.detach()
         sizes = module.in_features, module.out_features, has_bias
-        if format == "nf4":
-            quantized = nf4(*sizes, compress_statistics, **place, _weight=weight)
+        if format in four:
+            quantized = four[format](*sizes, compress_statistics, **place, _weight=weight)
+        elif format == "int8":
+            quantized = _core._layer_LinearInt8(*sizes, dynamic, **place, _weight=weight)
         else:
             quantized = fp8(*sizes, per_row, dynamic, getattr(_core, format), **place, _weight=weight)
         if has_bias:

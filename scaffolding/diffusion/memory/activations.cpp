@@ -11,6 +11,7 @@
 #include "scaffolding/models/parts/lora.h"
 #include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/quantized_gguf.h"
+#include "scaffolding/nn/quantized_rows.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 
@@ -26,6 +27,8 @@ void leave_memory(std::initializer_list<Tensor*> tensors) {
 }
 void leave_memory(nn::LinearNF4& l) { leave_memory({&l.weight, &l.absmax, &l.nested_absmax, &l.offset, &l.bias}); }
 void leave_memory(nn::LinearFP8& l) { leave_memory({&l.weight, &l.scale, &l.bias}); }
+void leave_memory(nn::LinearFP4& l) { leave_memory({&l.weight, &l.absmax, &l.nested_absmax, &l.offset, &l.bias}); }
+void leave_memory(nn::LinearInt8& l) { leave_memory({&l.weight, &l.SCB, &l.bias}); }
 void leave_memory(nn::LinearGGUF& l) { leave_memory({&l.weight, &l.bias}); }
 void leave_memory(nn::Conv2dGGUF& l) { leave_memory({&l.blocks, &l.bias}); }
 void leave_memory(nn::EmbeddingGGUF& l) { leave_memory({&l.weight, &l.like}); }
@@ -49,6 +52,8 @@ void take_layers_over(models::Model& made, models::Model& real) {
     if (at == layers.end()) continue;
     quantise<nn::LinearNF4>(*at->second, *m.module);
     quantise<nn::LinearFP8>(*at->second, *m.module);
+    quantise<nn::LinearFP4>(*at->second, *m.module);
+    quantise<nn::LinearInt8>(*at->second, *m.module);
     quantise<nn::LinearGGUF>(*at->second, *m.module);
     quantise<nn::Conv2dGGUF>(*at->second, *m.module);
     quantise<nn::EmbeddingGGUF>(*at->second, *m.module);

@@ -164,8 +164,8 @@ TEST(Activations, CountQuantisedLayersAndLoras) {
     if (l.bias) nf4->bias = l.bias;
     m.replace_by([nf4] { return nf4.get(); });
   });
-  EXPECT_GT(quantised, plain);
-  constexpr int64_t kRank = 1024;  // large beside the layers: it shows
+  EXPECT_LT(std::abs(quantised - plain), plain / 20);  // decoded while it is multiplied: no weight is widened whole
+  constexpr int64_t kRank = 1024;                      // large beside the layers: it shows
   const int64_t lora = with([&](const std::string& name, nn::Module& m) {
     auto& l = static_cast<nn::Linear&>(m);
     if (name.find("attn1.to_out") == std::string::npos) return;

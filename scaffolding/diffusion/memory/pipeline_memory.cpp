@@ -8,7 +8,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
 #include "scaffolding/nn/adapter.h"
-#include "scaffolding/nn/quantized_gguf.h"
+#include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/streaming/stream_groups.h"
 
 namespace sf::diffusion {
@@ -42,10 +42,8 @@ WeightBytes weight_bytes(nn::Module& module, std::set<const void*>& seen) {
 std::string format_of(nn::Module& model) {
   std::map<std::string, int64_t> bytes;
   for (auto& m : nn::named_modules(model)) {
-    const std::string_view type = m.module->type();
-    std::string quantised = type == "LinearNF4" ? "nf4" : type == "LinearFP8" ? "float8" : "";
-    if (auto* linear = dynamic_cast<nn::LinearGGUF*>(m.module)) quantised = linear->format;
-    if (auto* conv = dynamic_cast<nn::Conv2dGGUF*>(m.module)) quantised = conv->format;
+    std::string quantised = nn::format_of(*m.module);
+    if (quantised.starts_with("float8")) quantised = "float8";
     if (!quantised.empty())
       for (auto& b : nn::named_buffers(*m.module)) bytes[quantised] += int64_t(b.tensor.nbytes());
   }

@@ -323,7 +323,22 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
 
 // ---- loading
 
-static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how) {
+using Quantize = std::map<std::string, std::shared_ptr<const nn::QuantizeConfig>>;
+
+// What a component's weights become; null: nothing else.
+static std::shared_ptr<const nn::QuantizeConfig> quantize_config_of(const Quantize& all, const std::string& name) {
+  if (auto own = all.find(name); own != all.end()) return own->second;
+  auto rest = all.find("");
+  return rest == all.end() || name == "vae" || name == "vqvae" ? nullptr : rest->second;
+}
+
+static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how,
+                                  const Quantize& quantize = {}) {
+  for (auto& [name, config] : quantize)
+    SF_CHECK(
+        name.empty() || std::any_of(plan.components.begin(), plan.components.end(),
+                                    [&, &n = name](auto& c) { return c.name == n && c.kind == ComponentKind::Model; }),
+        plan.entry->name, ": quantization_config names '", name, "', which is no network of the pipeline");
   LoadedPipeline out{plan.entry->make(), plan.ignored};
   auto ring = io::UploadRing::of(how.device);  // one for all components
   auto slots = out.pipeline->components();
@@ -342,6 +357,7 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
       models::LoadModelOptions options = how;
       options.variant = source.variant;
       if (!plan.file) options.config = source.config;
+      options.quantize = quantize_config_of(quantize, source.name);
       slot.take(plan.file ? plan.file->load(source.name, options)
                           : models::load_model(source.folder, options, source.class_name));
     }
@@ -356,7 +372,7 @@ LoadedPipeline load_pipeline(const std::string& name_or_folder, const LoadPipeli
   std::string folder = io::resolve_model_folder(
       name_or_folder, {.hub = o.hub, .variant = o.variant, .use_safetensors = o.use_safetensors});
   return carried_out(plan_pipeline(folder, {.class_name = o.class_name, .variant = o.variant}),
-                     {.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors});
+                     {.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors}, o.quantize);
 }
 
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& o) {

@@ -79,6 +79,9 @@ struct LoadPipelineOptions {
   std::optional<bool> use_safetensors;
   io::HubOptions hub;      // where the folder is the name of a repository
   std::string class_name;  // the pipeline's, instead of the folder's
+  // Of components: {"transformer": ...}. "" is of all without one of their own, but autoencoders. ValueError for a
+  // name that is no network of the pipeline.
+  std::map<std::string, std::shared_ptr<const nn::QuantizeConfig>> quantize;
 };
 struct LoadedPipeline {
   std::shared_ptr<DiffusionPipeline> pipeline;

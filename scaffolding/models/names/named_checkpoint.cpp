@@ -47,6 +47,11 @@ std::optional<io::StoredBlocks> NamedCheckpoint::blocks(const std::string& name)
   auto all = file ? file->blocks(source.name) : std::nullopt;
   const int64_t rows = source.ours.empty() ? 0 : source.ours[0];
   if (!all || rows == 0 || pieces[0].rows == rows) return all;
+  if (all->scale) {
+    all->bytes = all->bytes.narrow(0, pieces[0].source_row, pieces[0].rows);
+    if (all->scale.numel() > 1) all->scale = all->scale.narrow(0, pieces[0].source_row, pieces[0].rows);
+    return all;
+  }
   // Some rows of the source: whole blocks where a row is.
   const int64_t bytes = all->bytes.numel() / rows;
   if (all->bytes.numel() % rows != 0 || numel(t.shape) / t.shape[0] % find_gguf_format(all->format)->block != 0)

@@ -6,12 +6,13 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/quantized_gguf.h"
+#include "scaffolding/nn/quantized_rows.h"
 #include "scaffolding/ops/conv/conv_residual.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/ops.h"
-#include "scaffolding/ops/quantize/gguf.h"
 
 namespace sf::models {
 
@@ -38,6 +39,8 @@ Shape weight_shape(const nn::Module& layer) {
   if (auto* nf4 = dynamic_cast<const nn::LinearNF4*>(&layer)) return {nf4->out_features, nf4->in_features};
   if (auto* fp8 = dynamic_cast<const nn::LinearFP8*>(&layer)) return {fp8->out_features, fp8->in_features};
   if (auto* gguf = dynamic_cast<const nn::LinearGGUF*>(&layer)) return {gguf->out_features, gguf->in_features};
+  if (auto* fp4 = dynamic_cast<const nn::LinearFP4*>(&layer)) return {fp4->out_features, fp4->in_features};
+  if (auto* rows = dynamic_cast<const nn::LinearInt8*>(&layer)) return {rows->out_features, rows->in_features};
   fail<NotSupported>("LoraPath: goes beside linear layers and 2-D convolutions, not beside a ", layer.type());
 }
 
@@ -64,7 +67,8 @@ int64_t rank_of(const std::vector<LoraTerm>& terms) {
 bool LoraPath::goes_beside(const nn::Module& layer) {
   if (auto* conv = dynamic_cast<const nn::Conv2d*>(&layer)) return conv->groups == 1;
   return dynamic_cast<const nn::Linear*>(&layer) || dynamic_cast<const nn::LinearNF4*>(&layer) ||
-         dynamic_cast<const nn::LinearFP8*>(&layer) || dynamic_cast<const nn::LinearGGUF*>(&layer);
+         dynamic_cast<const nn::LinearFP8*>(&layer) || dynamic_cast<const nn::LinearGGUF*>(&layer) ||
+         dynamic_cast<const nn::LinearFP4*>(&layer) || dynamic_cast<const nn::LinearInt8*>(&layer);
 }
 
 LoraTerm LoraPath::ready(const nn::Module& layer, const LoraTerm& t, DType dtype, Device device) {
@@ -145,14 +149,11 @@ void LoraPath::fill(const std::vector<LoraTerm>& terms) {
 Tensor LoraPath::apply(const Tensor& x, const std::function<Tensor()>& bare) const {
   if (auto* linear = as<nn::Linear>(layer_)) return linear_lora(x, linear->weight, linear->bias, down, up, scale);
   const bool records = autocast::active() || autograd::any_requires_grad({x, down, up});
-  auto* nf4 = as<nn::LinearNF4>(layer_);
-  if (nf4 && !records && !autograd::any_requires_grad({nf4->bias}))
-    return linear_lora(x, nf4->dense_weight(x.dtype()), nf4->bias, down, up, scale);
-  auto* fp8 = as<nn::LinearFP8>(layer_);
-  if (fp8 && !fp8->dynamic && !records && !autograd::any_requires_grad({fp8->bias}))
-    return linear_lora(x, fp8->dense_weight(x.dtype()), fp8->bias, down, up, scale);
-  if (auto* gguf = as<nn::LinearGGUF>(layer_); gguf && !records && !autograd::any_requires_grad({gguf->bias}))
-    return linear_gguf(x, gguf->weight, gguf->bias, gguf->format, "none", side(x));
+  // Of quantised layers one pass over the weight adds what the LoRA gives, before anything is rounded.
+  const bool quantised = as<nn::LinearNF4>(layer_) || as<nn::LinearFP4>(layer_) || as<nn::LinearInt8>(layer_) ||
+                         as<nn::LinearGGUF>(layer_) ||
+                         (as<nn::LinearFP8>(layer_) && !as<nn::LinearFP8>(layer_)->dynamic);
+  if (quantised && !records) return nn::linear_plus(layer_, x, side(x));
   auto* conv = as<nn::Conv2d>(layer_);
   if (conv && !records && x.ndim() == 4 && !conv->padding.same && conv->pads_with_zeros() &&
       x.dtype() == conv->weight.dtype() && x.size(1) == conv->in_channels &&

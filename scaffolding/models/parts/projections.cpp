@@ -8,6 +8,7 @@
 #include "scaffolding/models/parts/context_cache.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/looked_at.h"
+#include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/quantized_gguf.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/ops/quantize/gguf.h"
@@ -38,7 +39,7 @@ Projection projection_of(const nn::Linear& layer) {
     const bool by_rows = float8->dynamic && float8->weight.dtype() == kFloat8E4M3 && float8->scale.ndim() == 2;
     return {by_rows ? Kind::Float8 : Kind::Stored, by_rows ? float8 : nullptr, std::move(lora)};
   }
-  if (!dynamic_cast<const nn::LinearNF4*>(there) && !dynamic_cast<const nn::LinearGGUF*>(there)) return {};
+  if (!nn::is_quantized(*there)) return {};
   return {Kind::Stored, nullptr, std::move(lora)};
 }
 

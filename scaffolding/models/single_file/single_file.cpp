@@ -6,6 +6,8 @@
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/formats/torch_file.h"
+#include "scaffolding/io/scaled_checkpoint.h"
+#include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/models/names/named_checkpoint.h"
 
 namespace sf::models {
@@ -51,7 +53,7 @@ std::unique_ptr<Model> meta_model(const std::string& class_name, const io::Objec
 }  // namespace
 
 SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options)
-    : path_(path), file_(io::open_checkpoint(path)) {
+    : path_(path), file_(io::with_scales(io::open_checkpoint(path), path)) {
   auto names = file_->names();
   bool nested = std::any_of(names.begin(), names.end(), [](auto& n) { return n.rfind("state_dict.", 0) == 0; });
   std::string outer = nested ? "state_dict." : "";
@@ -150,9 +152,18 @@ Tensor SingleFile::tensor(const std::string& part_name, const std::string& name)
   return table.read(*t, [&](const std::string& source) { return file_->get(source); });
 }
 
-std::unique_ptr<Model> SingleFile::load(const std::string& name, const LoadModelOptions& options) const {
+// Weights in few bits have no dtype of their own: those of all parts are one, so that they go together.
+static bool has_few_bits(const io::Checkpoint& file) {
+  auto* stored = dynamic_cast<const io::StoresBlocks*>(&file);
+  const auto names = stored ? file.names() : std::vector<std::string>();
+  return std::any_of(names.begin(), names.end(), [&](auto& name) { return bool(stored->blocks(name)); });
+}
+
+std::unique_ptr<Model> SingleFile::load(const std::string& name, const LoadModelOptions& given) const {
   const Part& p = part(name);
   SF_CHECK(names_.count(name), path_, ": its ", name, " is no model");
+  LoadModelOptions options = given;
+  if (!options.dtype && has_few_bits(*file_)) options.dtype = kFloat32;
   const NamedCheckpoint weights(file_, names_.at(name), path_ + ": its " + name);
   auto made = made_.extract(name);
   if (made && options.overrides.items().empty()) return load_model(weights, std::move(made.mapped()), options);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "scaffolding/core/default_device.h"
+#include "scaffolding/io/scaled_checkpoint.h"
 #include "scaffolding/models/names/named_checkpoint.h"
 #include "scaffolding/models/upscalers/upscaling_model.h"
 
@@ -45,7 +46,7 @@ void check_no_others(const NameTable& table, const std::vector<std::string>& nam
 
 std::unique_ptr<Model> load_single_model(const std::string& path, const std::string& class_name,
                                          const io::Object& config, const LoadModelOptions& options) {
-  const std::shared_ptr<const io::Checkpoint> file = io::open_checkpoint(path);
+  const std::shared_ptr<const io::Checkpoint> file = io::with_scales(io::open_checkpoint(path), path);
   const std::vector<std::string> names = file->names();
   std::unique_ptr<Model> model;
   const ModelEntry* entry = find_model(class_name);

@@ -1,12 +1,16 @@
 #include "scaffolding/ops/quantize/fp8.h"
 
+#include <algorithm>
+
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/kernel.h"
+#include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -60,6 +64,16 @@ std::tuple<Tensor, Tensor> quantize_fp8(const Tensor& input, std::optional<DType
   if (x.numel() == 0) return {empty(x.shape(), t, x.device()), ones(sizes, kFloat32, x.device())};
   Tensor scale = empty(sizes, kFloat32, x.device()), q = empty(x.shape(), t, x.device());
   Tensor rows = as_rows(x), q_rows = q.view(rows.shape()), flat = scale.view({scale.numel()});
+  if (per_row && x.device().is_cpu() && x.numel() > kQuantizedPiece && rows.size(0) > 1) {
+    const int64_t each = std::max<int64_t>(1, kQuantizedPiece / rows.size(1));
+    for (int64_t r = 0; r < rows.size(0); r += each) {
+      const int64_t n = std::min(each, rows.size(0) - r);
+      auto [part, scales] = quantize_fp8(rows.narrow(0, r, n), t, true);
+      q_rows.narrow(0, r, n).copy_(part);
+      flat.narrow(0, r, n).copy_(scales.view({n}));
+    }
+    return {q, scale};
+  }
   bool measures = per_row || rows.size(0) == 1;
   if (!measures) {
     Tensor most = to_dtype(amax(abs(rows)), kFloat32);
@@ -144,7 +158,8 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
   return to_dtype(bias ? product + to_dtype(bias.detach(), kFloat32) : product, t);
 }
 
-Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, bool dynamic) {
+static Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias,
+                              bool dynamic, const Tensor& residual) {
   const char* op = "linear_fp8";
   check_defined(op, "input", input);
   check_floating(op, "input", input);
@@ -158,18 +173,28 @@ Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
   check_shape(op, "bias", bias, {n});
   auto whole = [=, dtype = input.dtype()] { return dequantize_fp8(weight, scale, dtype); };
+  if (!dynamic || rows == 0)
+    return linear_of_codes(
+        op, input, bias, n, whole,
+        [&](CodedProduct& p) {
+          check_floating(op, "scale", scale);
+          check_same_device(op, weight, scale);
+          SF_CHECK(scale.numel() == 1 || scale.shape() == Shape({n, 1}), op, ": scale must have one element, or shape ",
+                   Shape{n, 1}, " for each row, got ", scale.shape());
+          const Tensor s = contiguous(to_dtype(scale.detach(), kFloat32)).view({scale.numel()}), q = contiguous(weight);
+          p.codes = q, p.scales = s;
+          p.format = weight.dtype() == kFloat8E4M3 ? CodedFormat::E4m3 : CodedFormat::E5m2;
+          return coded_product_into(p);
+        },
+        residual);
   Tensor y;
   {
     autograd::NoGrad off;
-    if (dynamic && rows > 0) {
-      // Scales of rows on both sides or of neither: the pairs that the GPUs' products know.
-      auto [q, row_scale] = quantize_fp8(input.reshape({rows, k}), kFloat8E4M3, scale.numel() > 1);
-      Shape out = input.shape();
-      out.back() = n;
-      y = scaled_mm(q, weight.t(), row_scale, scale.numel() > 1 ? scale.t() : scale, bias, input.dtype()).view(out);
-    } else {
-      y = linear(input, whole(), bias);
-    }
+    // Scales of rows on both sides or of neither: the pairs that the GPUs' products know.
+    auto [q, row_scale] = quantize_fp8(input.reshape({rows, k}), kFloat8E4M3, scale.numel() > 1);
+    Shape out = input.shape();
+    out.back() = n;
+    y = scaled_mm(q, weight.t(), row_scale, scale.numel() > 1 ? scale.t() : scale, bias, input.dtype()).view(out);
   }
   return autograd::record(
       op, y, {input, bias},
@@ -177,6 +202,14 @@ Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale
         Tensor g = dy.reshape({rows, n});
         return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
       });
+}
+
+Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, bool dynamic) {
+  return linear_fp8_with(input, weight, scale, bias, dynamic, {});
+}
+Tensor linear_fp8_plus(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias,
+                       const Tensor& residual) {
+  return linear_fp8_with(input, weight, scale, bias, false, residual);
 }
 
 SF_OP(quantize_fp8, "input, dtype=None, per_row=False")
@@ -193,6 +226,6 @@ SF_OP(scaled_mm, "input, mat2, scale_a, scale_b, bias=None, out_dtype=None")
     .kernels(scaled_product);
 SF_OP(linear_fp8, "input, weight, scale, bias=None, dynamic=False")
     .doc("linear with a frozen float8 weight; with dynamic the input is quantised too.")
-    .kernels(fp8_dequantize, fp8_quantize, scaled_product, gemm);
+    .kernels(coded_product, fp8_dequantize, fp8_quantize, scaled_product, gemm);
 
 }  // namespace sf

@@ -1,5 +1,7 @@
 #include "scaffolding/ops/quantize/gguf.h"
 
+#include <algorithm>
+
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/activation/activation.h"
@@ -8,6 +10,7 @@
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/gguf_encode.h"
 #include "scaffolding/ops/quantize/gguf_kernel.h"
+#include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 
 namespace sf {
@@ -26,11 +29,17 @@ Tensor quantize_gguf(const Tensor& input, const std::string& format) {
   size.back() = size.back() / f.block * f.bytes;
   if (input.device().is_meta()) return empty(size, kUInt8, input.device());
   autograd::NoGrad off;
-  const Tensor x = contiguous(to_dtype(to_device(input.detach(), Device()), kFloat32));
+  const Tensor all = contiguous(to_device(input.detach(), Device())), flat = all.view({all.numel()});
   Tensor blocks = empty(size, kUInt8);
-  SF_CHECK(encode_gguf(*f.blocks, static_cast<const float*>(x.data_ptr()), x.numel(),
-                       static_cast<uint8_t*>(blocks.data_ptr())),
-           op, ": input has numbers that are not finite, or too large for ", std::string(f.name), "'s float16 scales");
+  // Piece by piece, so that a weight is not whole in float32 beside itself.
+  for (int64_t at = 0; at < flat.numel(); at += kQuantizedPiece) {
+    const int64_t n = std::min(kQuantizedPiece, flat.numel() - at);
+    const Tensor x = contiguous(to_dtype(flat.narrow(0, at, n), kFloat32));
+    SF_CHECK(encode_gguf(*f.blocks, static_cast<const float*>(x.data_ptr()), n,
+                         static_cast<uint8_t*>(blocks.data_ptr()) + at / f.block * f.bytes),
+             op, ": input has numbers that are not finite, or too large for ", std::string(f.name),
+             "'s float16 scales");
+  }
   return to_device(blocks, input.device());
 }
 

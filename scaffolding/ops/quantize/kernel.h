@@ -5,9 +5,10 @@
 namespace sf {
 
 // x[n] float32 in blocks: absmax[ceil(n / block)] float32 is each block's largest magnitude, and what x / absmax is
-// nearest to is stored as a code. Nf4: two codes to a byte, the earlier one in the high bits, codes[ceil(n / 2)]; the
-// last half byte of an odd n is the code of 0. Dynamic: a byte each.
-enum class BlockFormat : uint8_t { Nf4, Dynamic };
+// nearest to is stored as a code. Nf4, Fp4: two codes to a byte, the earlier one in the high bits, codes[ceil(n / 2)];
+// the last half byte of an odd n is the code of 0. Dynamic: a byte each.
+enum class BlockFormat : uint8_t { Nf4, Dynamic, Fp4 };
+constexpr bool has_nibbles(BlockFormat f) { return f != BlockFormat::Dynamic; }
 struct BlockQuantize {
   TensorView x, codes, absmax;
   int64_t block = 64;  // elements, a power of two of at least 32

@@ -90,7 +90,8 @@ void dequantize(const BlockDequantize& d) {
     launch("dequantize_nf4", d.y.device, blocks_for(n, kPerWarp / kWarp), nf4_numbers<T>, codes, scales, y, n, aligned);
   });
 }
-SF_KERNEL(block_dequantize, DeviceType::CUDA, "native", 0, dequantize, nullptr)
+bool reads(const BlockDequantize& d) { return d.format != BlockFormat::Fp4; }
+SF_KERNEL(block_dequantize, DeviceType::CUDA, "native", 0, dequantize, reads)
 
 // A warp for each block.
 template <BlockFormat kFormat>
@@ -119,7 +120,8 @@ void quantize(const BlockQuantize& q) {
   launch("quantize_blockwise", q.x.device, blocks, kernel, q.x.as<const float>(), q.codes.as<uint8_t>(),
          q.absmax.as<float>(), n, q.block);
 }
-SF_KERNEL(block_quantize, DeviceType::CUDA, "native", 0, quantize, nullptr)
+bool writes(const BlockQuantize& q) { return q.format != BlockFormat::Fp4; }
+SF_KERNEL(block_quantize, DeviceType::CUDA, "native", 0, quantize, writes)
 
 }  // namespace
 }  // namespace sf::cuda

@@ -24,6 +24,10 @@ void quantize(const BlockQuantize& q) {
       auto scaled = [&](int64_t i) { return i < to ? std::min(1.f, std::max(-1.f, x[i] * inverse)) : 0.f; };
       if (q.format == BlockFormat::Dynamic)
         for (int64_t i = from; i < to; ++i) codes[i] = uint8_t(nearest_code(kDynamic.v, scaled(i)));
+      else if (q.format == BlockFormat::Fp4)
+        for (int64_t i = from; i < to; i += 2)
+          codes[i / 2] = uint8_t(kFp4Sorted.v[nearest_code(kFp4Ascending.v, scaled(i))] << 4 |
+                                 kFp4Sorted.v[nearest_code(kFp4Ascending.v, scaled(i + 1))]);
       else
         for (int64_t i = from; i < to; i += 2)
           codes[i / 2] = uint8_t(nearest_code(kNf4.v, scaled(i)) << 4 | nearest_code(kNf4.v, scaled(i + 1)));

@@ -40,6 +40,9 @@ def plain(module, name):
 
 
 WAYS = {
+    "fp4": dict(dtype="fp4"),
+    "int8": dict(dtype="int8"),
+    "int8, dynamic": dict(dtype="int8", dynamic=True),
     "nf4": dict(dtype="nf4"),
     "nf4 with whole magnitudes": dict(dtype="nf4", compress_statistics=False),
     "float8": dict(dtype="float8_e4m3fn"),
@@ -88,7 +91,7 @@ def test_a_layer_has_bitsandbytes_entries_and_reads_them(name):
 
     model = Holder()
     layers = {"fc": model.fc}
-    state = quantized_files._nf4_layer(model, layers, "fc", lambda part: golden[part.removeprefix(".")])
+    state = quantized_files._nf4_layer(model, layers, "fc", "nf4", lambda part: golden[part.removeprefix(".")])
     state["fc.bias"] = golden["bias"]
     model.load_state_dict(state, assign=True)
     assert type(model.fc) is nn.LinearNF4 and model.fc.compress_statistics == (name == "nested")
@@ -156,8 +159,9 @@ DAMAGE = [
     (lambda t, c: t.update({"nobody" + STATE: t[NAME + STATE]}), ValueError, "no Linear of that name"),
     (lambda t, c: c.update(quantization_config="nf4"), NotImplementedError, "quant_method must be"),
     (lambda t, c: c["quantization_config"].update(quant_method="gptq"), NotImplementedError, "got 'gptq'"),
-    (lambda t, c: c["quantization_config"].update(bnb_4bit_quant_type="fp4"), NotImplementedError, "not fp4"),
-    (lambda t, c: c["quantization_config"].update(load_in_4bit=False), NotImplementedError, "formats NF4 is read"),
+    (lambda t, c: c["quantization_config"].update(bnb_4bit_quant_type="fp4"), ValueError, "'fp4', and layers .* nf4"),
+    (lambda t, c: c["quantization_config"].update(bnb_4bit_quant_type="int4"), NotImplementedError, "nf4 or fp4"),
+    (lambda t, c: c["quantization_config"].update(load_in_4bit=False), ValueError, "one of load_in_4bit and"),
     (
         lambda t, c: c.update(quantization_config={"quant_method": "scaffolding", "layers": [1]}),
         ValueError,

@@ -118,7 +118,8 @@ def test_every_layer_is_covered():
     ours = {name for name in sf._core._layer_names} - {"NonDynamicallyQuantizableLinear"}
     # AlphaDropout: its formula and random numbers are ops/dropout's, compared there. Quantised layers: with
     # bitsandbytes in test_quantize.py, with the gguf package in test_gguf.py.
-    family = ["AlphaDropout", "LinearNF4", "LinearFP8", "LinearGGUF", "Conv2dGGUF", "EmbeddingGGUF"]
+    family = ["AlphaDropout", "LinearNF4", "LinearFP4", "LinearInt8", "LinearFP8"]
+    family += ["LinearGGUF", "Conv2dGGUF", "EmbeddingGGUF"]
     # one class, all modes above
     pads = {
         f"{kind}Pad{d}d" for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular") for d in (1, 2, 3)

@@ -159,5 +159,27 @@ def test_files_stay_in_blocks_where_that_is_asked_for(tmp_path, build_dir):
     assert not any(type(m).__name__.endswith("GGUF") for m in wide.unet.modules())
     one, other = (p("red apple", num_inference_steps=2, seed=3, output_type="pt").images for p in (kept, wide))
     assert (one - other).abs().max().item() < 1e-3
-    with pytest.raises(NotImplementedError, match="must be a GGUFQuantizationConfig"):
+    with pytest.raises(TypeError, match="must be a BitsAndBytesConfig, GGUF"):
         StableDiffusionPipeline.from_single_file(path, quantization_config={"load_in_4bit": True})
+
+
+def test_large_convolutions_are_decoded_in_strips():
+    """Kernels of more than two million numbers, a few output channels at a time: as the whole kernel does."""
+    sf.manual_seed(8)
+    model = nn.Sequential(nn.Conv2d(512, 560, 3, padding=1, padding_mode="circular"))
+    dense = nn.Conv2d(512, 560, 3, padding=1, padding_mode="circular")
+    nn.quantize_(model, "q8_0")
+    layer = model[0]
+    numbers = sf.dequantize_gguf(layer.weight, "Q8_0", (560, 512, 3, 3))
+    dense.load_state_dict({"weight": numbers, "bias": layer.bias.detach()})
+    with sf.no_grad():
+        for size in ((2, 512, 6, 5), (512, 4, 4)):
+            x = sf.randn(*size)
+            got, want = model(x), dense(x)
+            assert got.shape == want.shape and (got - want).abs().max().item() < 1e-4 * want.abs().max().item()
+    x = sf.randn(1, 512, 5, 5, requires_grad=True)
+    step = sf.randn(1, 560, 5, 5)
+    model(x).backward(step)
+    twin = x.detach().clone().requires_grad_()
+    dense(twin).backward(step)
+    assert (x.grad - twin.grad).norm().item() < 1e-4 * twin.grad.norm().item()

@@ -9,7 +9,7 @@ import warnings
 from ... import _core, hub, tokenizers
 from ..._core import _pipelines
 from ...models.modeling import ModelMixin, device_argument
-from ...models.quantization_config import blocks_kept
+from ...models.quantization_config import PipelineQuantizationConfig, blocks_kept, for_part, native_config
 from ...nn import Module
 from ...nn.module import to_arguments
 from .. import schedulers as _schedulers
@@ -185,6 +185,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         dtype=None,
         device=None,
         device_map=None,
+        quantization_config=None,
         **kwargs,
     ):
         """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it;
@@ -199,6 +200,8 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         diffusers' words; numbers there are bytes.
         variant: "fp16" for files of that name; components without such files are read without. A component's name as
         keyword replaces it, None leaves it out: `safety_checker=None`, `scheduler=other`.
+        quantization_config: a PipelineQuantizationConfig; weights of its components are quantised one by one while they
+        are read.
         Pictures are not checked: safety_checker, feature_extractor and image_encoder are left out with a warning.
         ValueError naming the file and what is wrong with it, TypeError for an unknown keyword.
         """
@@ -223,8 +226,11 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             "use_safetensors": use_safetensors,
             "device": device,
         }
+        quantize = cls._quantizes(f"{target.__name__}.from_pretrained", quantization_config, plan["steps"])
         ring = _core._upload_ring(device) if device is not None else None  # one for all networks
-        parts = {step["name"]: cls._load(step, how) for step in plan["steps"]}
+        parts = {
+            step["name"]: cls._load(step, cls._told(how, target.__name__, quantize, step)) for step in plan["steps"]
+        }
         del ring
         ignored = [name for name in plan["ignored"] if name not in kwargs]
         if ignored:
@@ -236,6 +242,26 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             config = ConfigMixin.load_config(os.path.join(folder, "scheduler", "scheduler_config.json"))
             pipe._predicts = config.get("prediction_type")
         return pipe if planned is None else pipe.apply_memory_plan(pipe.memory_plan(**planned))
+
+    @staticmethod
+    def _quantizes(who, config, steps):
+        if config is not None:
+            if not isinstance(config, PipelineQuantizationConfig):
+                raise TypeError(
+                    f"{who}: quantization_config must be a PipelineQuantizationConfig, got {type(config).__name__}"
+                )
+            config.check(who, [step["name"] for step in steps if step["kind"] == "model"])
+        return config
+
+    @staticmethod
+    def _told(how, name, quantize, step):
+        """How a component is loaded: quantised where the config is of it."""
+        if quantize is None or step["kind"] != "model":
+            return how
+        native, dtype = native_config(
+            f"{name}.from_pretrained: {step['name']}", quantize.of(step["name"]), how["torch_dtype"]
+        )
+        return {**how, "quantize": native, "torch_dtype": dtype}
 
     @classmethod
     def _check_keywords(cls, method, kwargs, listed=()):
@@ -294,9 +320,10 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             extract_ema,
         )
         plan, file = found.steps(), found.file
-        keep_blocks, dtype = blocks_kept(
-            f"{cls.__name__}.from_single_file", quantization_config, torch_dtype if torch_dtype is not None else dtype
-        )
+        dtype = torch_dtype if torch_dtype is not None else dtype
+        by_part = isinstance(quantization_config, PipelineQuantizationConfig)
+        if by_part:
+            cls._quantizes(f"{cls.__name__}.from_single_file", quantization_config, plan["steps"])
         target = cls if cls._components else pipeline_class(plan["class_name"])
         target._check_keywords("from_single_file", kwargs)
         device = device_argument(f"{target.__name__}.from_single_file", device, device_map)
@@ -307,7 +334,9 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             if name in kwargs:
                 continue
             if step["kind"] == "model":
-                parts[name] = cls._part(file, name, step["class_name"], dtype, device, keep_blocks)
+                how = quantization_config.of(name) if by_part else for_part(quantization_config, name)
+                keeps, quantize, own = blocks_kept(f"{cls.__name__}.from_single_file: {name}", how, dtype)
+                parts[name] = cls._part(file, name, step["class_name"], own, device, keeps, quantize)
             elif step["kind"] == "scheduler" and not step["folder"]:
                 parts[name] = getattr(_schedulers, step["class_name"]).from_config(step["config"])
             elif step["kind"] == "tokenizer" and not step["folder"]:
@@ -319,12 +348,12 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         return pipe if planned is None else pipe.apply_memory_plan(pipe.memory_plan(**planned))
 
     @staticmethod
-    def _part(file, name, class_name, dtype, device, keep_blocks):
+    def _part(file, name, class_name, dtype, device, keep_blocks, quantize):
         from ... import models
 
         cls = getattr(models, class_name)
         model = cls.__new__(cls)
-        file.load(model, name, dtype, device, {}, keep_blocks)
+        file.load(model, name, dtype, device, {}, keep_blocks, quantize)
         return model
 
     @staticmethod

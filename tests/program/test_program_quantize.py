@@ -1,0 +1,65 @@
+"""`scaffolding quantize`: bytes and errors of layers, predictions and pictures, and rules that fit a budget."""
+
+import json
+
+import folders
+import pytest
+
+MODEL = str(folders.ROOT / "models" / "emoji-128")
+
+
+def test_the_report_says_what_layers_lose(program, tmp_path):
+    report = tmp_path / "report.json"
+    table = program("quantize", MODEL, "--type", "q4_K", "--steps", "2", "--report", str(report)).stdout
+    out = json.loads(report.read_text())
+    assert out["denoiser"] == "UNet2DConditionModel" and out["bytes"] < 0.5 * out["dense_bytes"]
+    names = [layer["name"] for layer in out["layers"]]
+    assert len(names) == len(set(names)) > 50 and all(name in table for name in names)
+    assert not any("time_embedding" in name for name in names)
+    for layer in out["layers"]:
+        assert 0.01 < layer["weight_error"] < 0.15, layer
+        assert 0 < layer["output_error"] < 0.3, layer
+        assert layer["bytes"] < layer["dense_bytes"]
+        assert layer["type"] in ("Q4_K", "Q4_0") and ("instead_of" in layer) == (layer["type"] == "Q4_0")
+    assert out["other_type"] == sum("instead_of" in layer for layer in out["layers"])
+    assert len(out["prediction_errors"]) == 2 and all(0 < e < 0.5 for e in out["prediction_errors"])
+    assert 0 < out["picture"]["mean_error"] < 0.2 and out["picture"]["psnr"] > 10
+
+
+def test_eight_bits_lose_less_and_rules_keep_layers(program):
+    out = json.loads(
+        program("quantize", MODEL, "--type", "q8_0", "--rule", "*attn2*=16", "--steps", "1", "--json").stdout
+    )
+    assert not any("attn2" in layer["name"] for layer in out["layers"])
+    assert all(layer["weight_error"] < 0.01 and layer["output_error"] < 0.03 for layer in out["layers"])
+    assert out["prediction_errors"][0] < 0.03 and out["picture"]["psnr"] > 30
+
+
+def test_a_budget_is_kept_by_the_rules_that_are_proposed(program):
+    dense = json.loads(program("quantize", MODEL, "--type", "q8_0", "--steps", "1", "--json").stdout)["dense_bytes"]
+    errors = []
+    for share in (0.5, 0.36):
+        budget = int(share * dense)
+        out = json.loads(program("quantize", MODEL, "--budget", str(budget), "--steps", "1", "--json").stdout)
+        assert 0.9 * budget < out["bytes"] <= budget
+        got = {layer["name"]: layer["type"] for layer in out["layers"]}
+        assert got == {name: kind for name, kind in out["rules"].items() if kind}
+        errors.append(out["prediction_errors"][0])
+    assert errors[0] < errors[1]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ((), "needs --type"),
+        (("--type", "q9"), "--type: format must be one of"),
+        (("--type", "q8_0", "--budget", "4GB"), "give one of them"),
+        (("--budget", "four"), "must be bytes as 4GB"),
+        (("--budget", "1KB"), "at least"),
+        (("--budget", "40GB"), "fits 40GB as it is"),
+        (("--type", "q8_0", "--rule", "attn"), "--rule: must be PATTERN=TYPE"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(program, words, message):
+    done = program("quantize", MODEL, *words, check=False)
+    assert done.returncode != 0 and message in done.stderr
