@@ -152,7 +152,7 @@ test-gpu: build
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
-EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_graphs \
+EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_errors backend/cuda/test_cuda_graphs \
   backend/cuda/test_cudnn backend/cuda/test_cudnn_on_paper backend/cuda/test_pinned_memory backend/cuda/test_cuda_huge \
   train/test_cuda_trainer train/test_cuda_train_program \
   ops/test_cuda_kernel ops/test_quantize ops/test_philox_golden ops/test_matmul_benchmark ops/test_gpu_mlp \

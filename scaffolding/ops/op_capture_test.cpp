@@ -1,5 +1,8 @@
 // SF_TEST_DEVICE=cuda: the samples of every op and their gradients, captured in a graph with one draw of their numbers
 // and replayed with another.
+#include <dlfcn.h>
+
+#include <array>
 #include <cmath>
 
 #include "scaffolding/autograd/engine.h"
@@ -55,6 +58,14 @@ struct CudnnScope {
   ~CudnnScope() { set_cudnn_settings(before); }
   CudnnSettings before = cudnn_settings();
 };
+
+// Calls of CUDA that take a GPU long and that no op may need again and again: waits, questions after properties and
+// memory, and, where the cache keeps blocks, allocations. Zeros on a GPU, where nobody counts.
+std::array<int64_t, 4> slow_calls() {
+  static const auto count = reinterpret_cast<int64_t (*)(int)>(dlsym(RTLD_DEFAULT, "sf_cuda_emulator_count"));
+  if (!count) return {};
+  return {count(0), count(7), count(8), env::flag("SF_CUDA_CACHE") ? count(9) : 0};
+}
 
 // A call with tensors on the device that stay where they are, while their values are those of one draw or another.
 class Call {
@@ -177,6 +188,7 @@ void check_captured(const OpEntry& op, OpTest& t) {
       int times = op.is_random ? 2 : 1;
       std::vector<Tensors> want;
       std::unique_ptr<cuda::CudaGraph> graph;
+      std::array<int64_t, 4> more{};
       try {
         manual_seed(kDefaultSeed);
         for (int time = 0; time < times; ++time) {
@@ -185,6 +197,10 @@ void check_captured(const OpEntry& op, OpTest& t) {
           want.push_back(call.on_host());
         }
         call.write(0);
+        const auto slow = slow_calls();
+        call.run();
+        more = slow_calls();
+        for (size_t k = 0; k < more.size(); ++k) more[k] -= slow[k];
         graph = cuda::capture([&] { call.run(); }, {.warmup = 0}, device);
       } catch (const NotSupported& error) {
         missing = error.what();
@@ -195,6 +211,8 @@ void check_captured(const OpEntry& op, OpTest& t) {
         continue;
       }
       ++replays;
+      EXPECT_EQ(more, (std::array<int64_t, 4>{}))
+          << "a call that was made before waited, asked for properties or memory, or allocated again";
       factories += call.is_factory();
       different += call.draws_differ();
       Tensors first;
