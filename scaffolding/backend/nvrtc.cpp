@@ -10,7 +10,6 @@
 #include <mutex>
 #include <sstream>
 
-#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/kernel_file.h"
 #include "scaffolding/backend/library.h"
 #include "scaffolding/core/env.h"
@@ -195,10 +194,6 @@ KernelImage compile(const KernelSource& k, const std::string& arch, const std::v
 }  // namespace
 
 int64_t kernels_compiled() { return compiled; }
-
-std::string architecture_of(const DeviceProperties& p) {
-  return "sm_" + std::to_string(p.major) + std::to_string(p.minor) + (p.major >= 9 ? "a" : "");
-}
 
 std::shared_ptr<const KernelImage> compile_kernel(const KernelSource& k, const std::string& arch) {
   int major = 0, minor = 0;

@@ -8,10 +8,6 @@
 #include <string>
 #include <vector>
 
-namespace sf {
-struct DeviceProperties;  // backend/accelerator.h
-}
-
 namespace sf::cuda {
 
 struct KernelSource {
@@ -25,15 +21,10 @@ struct KernelImage {
   std::string cubin;
 };
 
-// "sm_90a": of a GPU's own architecture, which has instructions (wgmma) that "sm_90" lacks; "sm_86" where there is
-// none.
-std::string architecture_of(const DeviceProperties& p);
-
 // arch: "sm_90". RuntimeError with the line of the source and the compiler's words where it does not compile, or saying
 // that NVRTC is missing. Headers are looked for in SF_CUDA_INCLUDE_PATH and CUDARC_NVRTC_EXTRA_INCLUDE_PATHS, both
-// lists with : between, then in CUDA_HOME/include, CUDA_PATH/include, beside the NVRTC that was found (the include of a
-// toolkit, or those of pip's nvidia packages) and in /usr/local/cuda/include, and in the folder cccl of each; their
-// folders tell kernels apart, not what is in them.
+// lists with : between, then in CUDA_HOME/include, CUDA_PATH/include and /usr/local/cuda/include; their folders tell
+// kernels apart, not what is in them.
 std::shared_ptr<const KernelImage> compile_kernel(const KernelSource& k, const std::string& arch);
 
 int64_t kernels_compiled();  // by NVRTC in this process: what neither memory nor a file had
