@@ -13,7 +13,7 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
 
 .PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory test-gpu \
-  test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
+  test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and makes a sheet of eight pictures and
@@ -139,6 +139,10 @@ tsan-parts:
 cuda: CMAKE_ARGS += -DSF_BUILD_CUDA=ON
 cuda: build
 	$(PY) -m pytest -q tests/test_cuda_library.py --build-dir=$(BUILD)
+
+# Their machine code: what a GPU would be slow at (tools/sass_lint.py). SASS_ARGS="--table --filter group_norm"
+sass-lint: cuda
+	$(PY) tools/sass_lint.py $(BUILD)/CMakeFiles/scaffolding_cuda.dir $(SASS_ARGS)
 
 # Every sample of every op that has CUDA kernels, on the GPU and on the CPU. Without a GPU it proves nothing,
 # and says so.

@@ -61,7 +61,6 @@ class Accelerator : public Backend {
  public:
   virtual const DeviceProperties& properties(int index) = 0;  // the driver is asked once
   virtual MemoryStatistics memory(int index) = 0;             // what this process counts: no question to the driver
-  virtual DeviceMemory device_memory(int index) = 0;          // asks the driver, which takes its time
   // 91900 is cuDNN 9.19.0; 0 where it is missing or does not start, which why then explains.
   virtual int cudnn_version(int index, std::string* why = nullptr) = 0;
   virtual void reset_peak(int index) = 0;
@@ -113,6 +112,8 @@ class Accelerator : public Backend {
   // On the current stream, without waiting; arguments point at the values. `name` is for errors.
   virtual void launch_kernel(int index, KernelHandle kernel, const KernelLaunch& l, void** arguments,
                              const char* name) = 0;
+
+  virtual DeviceMemory device_memory(int index) = 0;  // asks the driver, which takes its time
 };
 
 // RuntimeError as backend(); ValueError for the CPU and its like.
