@@ -205,8 +205,8 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
 #define SF_EXPORT extern "C" __attribute__((visibility("default")))
 
 // For tests: what is refused besides. kEpilogues: heuristics call every epilogue invalid; kFirst, kAll: the first
-// algorithm, or each, is proposed and refuses when it runs.
-constexpr int kEpilogues = 1, kFirst = 2, kAll = 4;
+// algorithm, or each, is proposed and refuses when it runs, kRunningEpilogues: each where there is an epilogue.
+constexpr int kEpilogues = 1, kFirst = 2, kAll = 4, kRunningEpilogues = 8;
 static int g_refusals = [] {
   const char* from = getenv("SF_CUBLASLT_EMULATOR_REFUSES");
   return from ? atoi(from) : 0;
@@ -352,6 +352,7 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
   if (!aligned(s->bias, uint32_t(algo->data[5])) || !aligned(s->aux, uint32_t(algo->data[6])))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (sf_cuda_emulator_unsafe_call() != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if ((g_refusals & kRunningEpilogues) && s->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   if ((g_refusals & kAll) || ((g_refusals & kFirst) && algo->data[4] == 0)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses || workspace_bytes < workspace_of(int(algo->data[4])))
     return CUBLAS_STATUS_NOT_SUPPORTED;
