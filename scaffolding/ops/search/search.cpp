@@ -84,7 +84,7 @@ Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& input, bool out
     SF_CHECK_AS(TypeError, sorter.dtype() == kInt64, op, ": sorter must be int64, got ", sorter.dtype());
     check_shape(op, "sorter", sorter, sorted_sequence.shape());
     check_same_device(op, sorted_sequence, sorter);
-    indexing::check_range(op, sorter, 0, sorted_sequence.shape().back(), sorted_sequence.ndim() - 1, true);
+    indexing::check_range(op, sorter, 0, sorted_sequence.shape().back(), sorted_sequence.ndim() - 1);
   }
   return places(op, sorted_sequence, input, sorter, right || (side && *side == "right"), out_int32);
 }
