@@ -12,7 +12,8 @@ struct DeviceProperties {
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0, threads_per_multiprocessor = 0;
 
-  // "sm_90a": the GPU's own architecture, which has instructions (wgmma) that "sm_90" lacks; "sm_86" where there is none.
+  // "sm_90a": the GPU's own architecture, which has instructions (wgmma) that "sm_90" lacks; "sm_86" where there is
+  // none.
   std::string architecture() const {
     return "sm_" + std::to_string(major) + std::to_string(minor) + (major >= 9 ? "a" : "");
   }
