@@ -61,9 +61,9 @@ struct CudnnScope {
 
 // What checks the values of its input before it computes; captured, it checks them afterwards.
 bool waits(std::string_view op) {
-  constexpr std::string_view kWait[] = {"bernoulli", "binary_cross_entropy", "embedding_bag", "gaussian_nll_loss",
-                                        "histc",     "multinomial",          "nanquantile",   "normal",
-                                        "quantile"};
+  constexpr std::string_view kWait[] = {
+      "bernoulli", "bernoulli_",  "binary_cross_entropy", "embedding_bag", "gaussian_nll_loss",
+      "histc",     "multinomial", "nanquantile",          "normal",        "quantile"};
   return std::find(std::begin(kWait), std::end(kWait), op) != std::end(kWait);
 }
 

@@ -103,8 +103,8 @@ namespace {
 
 bool supports(const ScaledProduct& p) {
   const bool bias = !p.bias || p.bias.dtype == p.c.dtype || p.bias.dtype == kBFloat16;
-  return (p.c.dtype == kFloat32 || is_reduced(p.c.dtype)) && bias && p.c.is_contiguous() && p.a.strides[1] == 1 &&
-         p.b.strides[0] == 1 && p.c.sizes[0] * int64_t(blocks_for(p.c.sizes[1], 1)) <= INT32_MAX;
+  return (p.c.dtype == kFloat32 || is_reduced(p.c.dtype)) && bias && p.c.is_contiguous() &&
+         p.c.sizes[0] * int64_t(blocks_for(p.c.sizes[1], 1)) <= INT32_MAX;
 }
 
 SF_KERNEL(scaled_product, DeviceType::CUDA, "passes", 5, scaled_product_in_passes, supports)
