@@ -13,8 +13,8 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
 
 .PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory \
-  test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check \
-  gpu-pack golden docs format lint clean
+  test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
+  gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and makes a sheet of eight pictures and
@@ -149,6 +149,10 @@ cuda: CMAKE_ARGS += -DSF_BUILD_CUDA=ON
 cuda: build
 	$(PY) -m pytest -q tests/test_cuda_library.py --build-dir=$(BUILD)
 
+# Their machine code: what a GPU would be slow at (tools/sass_lint.py). SASS_ARGS="--table --filter group_norm"
+sass-lint: cuda
+	$(PY) tools/sass_lint.py $(BUILD)/CMakeFiles/scaffolding_cuda.dir $(SASS_ARGS)
+
 # Every sample of every op that has CUDA kernels, on the GPU and on the CPU. Without a GPU it proves nothing,
 # and says so.
 test-gpu: CMAKE_ARGS += -DSF_BUILD_TESTS=ON $(if $(shell command -v nvcc),-DSF_BUILD_CUDA=ON)
@@ -161,7 +165,7 @@ test-gpu: build
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
-EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_graphs \
+EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_errors backend/cuda/test_cuda_graphs \
   backend/cuda/test_cudnn backend/cuda/test_cudnn_on_paper backend/cuda/test_pinned_memory backend/cuda/test_cuda_huge \
   train/test_cuda_trainer train/test_cuda_train_program \
   ops/test_cuda_kernel ops/test_quantize ops/test_philox_golden ops/test_matmul_benchmark ops/test_gpu_mlp \

@@ -174,9 +174,11 @@ FreeHostMemory free_host_memory(const MemorySources& s) {
 
 size_t free_device_memory(Device device) {
   if (!device.is_cuda()) return 0;
-  const MemoryStatistics m = accelerator(device).memory(device.index);
+  Accelerator& gpu = accelerator(device);
+  const MemoryStatistics m = gpu.memory(device.index);
+  const size_t free = gpu.device_memory(device.index).free;
   const size_t kept = m.reserved - m.allocated,
-               fresh = m.limit ? std::min(m.free, size_t(left(m.limit, m.reserved))) : m.free;
+               fresh = m.limit ? std::min(free, size_t(left(m.limit, m.reserved))) : free;
   return fresh + kept - std::min(kept, m.in_graph_pools + m.split_free);
 }
 

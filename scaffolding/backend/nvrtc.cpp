@@ -1,5 +1,8 @@
 #include "scaffolding/backend/nvrtc.h"
 
+#include <dlfcn.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -76,6 +79,22 @@ void check(int status, const std::string& name) {
               " (status ", status, ")");
 }
 
+// The headers that came with this NVRTC: <toolkit>/include beside <toolkit>/lib64, or those of every nvidia package,
+// since pip has NVRTC, the runtime and CCCL in packages of their own.
+std::vector<std::string> folders_beside_nvrtc() {
+  std::vector<std::string> folders;
+  Dl_info info;
+  if (!dladdr(reinterpret_cast<const void*>(nvrtc().version), &info) || !info.dli_fname) return folders;
+  const fs::path package = fs::absolute(fs::path(info.dli_fname)).parent_path().parent_path();
+  folders.push_back((package / "include").string());
+  std::error_code none;
+  if (package.parent_path().filename() == "nvidia")
+    for (auto& other : fs::directory_iterator(package.parent_path(), none))
+      folders.push_back((other.path() / "include").string());
+  std::sort(folders.begin() + 1, folders.end());  // the kernel's key must not depend on the order of a folder
+  return folders;
+}
+
 std::vector<std::string> include_folders() {
   std::vector<std::string> folders;
   auto add_list = [&](const std::string& list) {
@@ -89,7 +108,15 @@ std::vector<std::string> include_folders() {
   if (const char* list = std::getenv("CUDARC_NVRTC_EXTRA_INCLUDE_PATHS")) add_list(list);
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
     if (const char* home = std::getenv(name); home && *home) folders.push_back(std::string(home) + "/include");
+  for (auto& folder : folders_beside_nvrtc()) folders.push_back(folder);
   folders.emplace_back("/usr/local/cuda/include");
+  for (size_t i = folders.size(); i-- > 0;)
+    folders.insert(folders.begin() + std::ptrdiff_t(i) + 1, folders[i] + "/cccl");
+  for (size_t i = 1; i < folders.size();)  // one that was named twice is looked into once
+    if (std::find(folders.begin(), folders.begin() + std::ptrdiff_t(i), folders[i]) !=
+        folders.begin() + std::ptrdiff_t(i))
+      folders.erase(folders.begin() + std::ptrdiff_t(i));
+    else ++i;
   std::erase_if(folders, [](const std::string& f) {
     std::error_code none;
     return !fs::is_directory(f, none);

@@ -23,8 +23,8 @@ struct KernelImage {
 
 // arch: "sm_90". RuntimeError with the line of the source and the compiler's words where it does not compile, or saying
 // that NVRTC is missing. Headers are looked for in SF_CUDA_INCLUDE_PATH and CUDARC_NVRTC_EXTRA_INCLUDE_PATHS, both
-// lists with : between, then in CUDA_HOME/include, CUDA_PATH/include and /usr/local/cuda/include; their folders tell
-// kernels apart, not what is in them.
+// lists with : between, then in CUDA_HOME/include, CUDA_PATH/include, beside NVRTC (in pip's packages, say) and in
+// /usr/local/cuda/include, and in cccl of each; their folders tell kernels apart, not what is in them.
 std::shared_ptr<const KernelImage> compile_kernel(const KernelSource& k, const std::string& arch);
 
 int64_t kernels_compiled();  // by NVRTC in this process: what neither memory nor a file had

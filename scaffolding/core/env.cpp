@@ -32,6 +32,10 @@ const std::vector<Variable>& all() {
       {"SF_KERNEL_CACHE", "",
        "folder of kernels that were compiled at run time, and of cuDNN's engines by shape; empty: scaffolding/kernels "
        "in the user's cache; off: none is kept"},
+      {"SF_CUDA_CHECK_INDICES", "0",
+       "1 lets each check of an index on a GPU wait for it, so that an index out of range is an error of the call "
+       "itself "
+       "and not of the next one that waits"},
       {"SF_CUDA_CACHE", "1",
        "0 gives each freed block of GPU memory back at once and asks for exact sizes, for checkers of memory; slow"},
       {"SF_CUDA_CONV_MB", "256",

@@ -3,6 +3,7 @@
 // cublasLtMatmul does not list. Sums in double.
 #include <cublasLt.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include <cstring>
 #include <initializer_list>
@@ -11,6 +12,7 @@
 #include "scaffolding/core/half.h"
 
 extern "C" void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*));
+extern "C" int sf_cuda_emulator_unsafe_call();
 
 struct EmulatedCublasLt {};
 struct EmulatedMatmulDesc {
@@ -87,8 +89,10 @@ bool has_mask(uint32_t epilogue) { return (epilogue & kAux) && (epilogue & (CUBL
 // DGELU and DRELU: the product times the slope of the activation at what the forward pass kept; with BGRAD the bias'
 // gradient is the sum over columns of that.
 bool is_gradient(uint32_t epilogue) { return epilogue & (kDrelu | kDgelu); }
+// The GPU's approximate tanh: 2^-11 (PTX ISA, tanh.approx).
+double tanh_of(double x) { return nearbyint(tanh(x) * 2048) / 2048; }
 double gelu_slope(double x) {
-  const double k = 0.79788456080286536, t = tanh(k * (x + 0.044715 * x * x * x));
+  const double k = 0.79788456080286536, t = tanh_of(k * (x + 0.044715 * x * x * x));
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * k * (1 + 3 * 0.044715 * x * x);
 }
 
@@ -136,7 +140,7 @@ void run(void* argument) {
         if (s.epilogue & kSumOfColumns) gradient_of_bias[size_t(row)] += v;
         if (s.epilogue & CUBLASLT_EPILOGUE_RELU) v = v < 0 ? 0 : v;
         if (s.epilogue & CUBLASLT_EPILOGUE_GELU)
-          v = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
+          v = 0.5 * v * (1 + tanh_of(0.79788456080286536 * (v + 0.044715 * v * v * v)));
         write(j->D, j->d.type, at, v);
       }
     }
@@ -200,7 +204,17 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
 
 #define SF_EXPORT extern "C" __attribute__((visibility("default")))
 
+// For tests: what is refused besides. kEpilogues: heuristics call every epilogue invalid; kFirst, kAll: the first
+// algorithm, or each, is proposed and refuses when it runs, kRunningEpilogues: each where there is an epilogue.
+constexpr int kEpilogues = 1, kFirst = 2, kAll = 4, kRunningEpilogues = 8;
+static int g_refusals = [] {
+  const char* from = getenv("SF_CUBLASLT_EMULATOR_REFUSES");
+  return from ? atoi(from) : 0;
+}();
+SF_EXPORT void sf_cublaslt_emulator_refuse(int what) { g_refusals = what; }
+
 SF_EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) {
+  if (sf_cuda_emulator_unsafe_call() != 0) return CUBLAS_STATUS_NOT_INITIALIZED;
   *h = new EmulatedCublasLt;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -294,8 +308,10 @@ SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   *found = 0;
   ++g_questions;
   if (!handle || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  if (sf_cuda_emulator_unsafe_call() != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
   cublasStatus_t status = examine(*s, *a, *b, *d);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if ((g_refusals & kEpilogues) && s->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_INVALID_VALUE;
   bool short_floats = a->type == CUDA_R_8F_E4M3 || a->type == CUDA_R_8F_E5M2;
   if (short_floats && (p->alignment[0] < 16 || p->alignment[1] < 16)) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *found < wanted && *found < kAlgorithms; ++*found) {
@@ -335,6 +351,9 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
     if (!aligned(pointers[i], uint32_t(algo->data[i]))) return CUBLAS_STATUS_INVALID_VALUE;
   if (!aligned(s->bias, uint32_t(algo->data[5])) || !aligned(s->aux, uint32_t(algo->data[6])))
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (sf_cuda_emulator_unsafe_call() != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if ((g_refusals & kRunningEpilogues) && s->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if ((g_refusals & kAll) || ((g_refusals & kFirst) && algo->data[4] == 0)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses || workspace_bytes < workspace_of(int(algo->data[4])))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   ++g_runs[algo->data[4]];

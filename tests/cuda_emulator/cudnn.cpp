@@ -2,6 +2,7 @@
 // counts, order of calls, shapes), engines with notes and knobs, and plans that compute any graph of convolutions,
 // pointwise functions, reductions, matrix products and reshapes one op after another.
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -12,6 +13,9 @@
 #include "cudnn_values.h"
 
 extern "C" void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*));
+extern "C" int sf_cuda_emulator_unsafe_call();
+extern "C" void sf_cuda_emulator_finish();
+extern "C" void sf_cuda_emulator_fail_kernel();
 
 namespace cudnn_emulator {
 
@@ -228,6 +232,10 @@ struct Job {
 };
 void run(void* argument) {
   Job* j = static_cast<Job*>(argument);
+  if (j->plan->unloaded) {
+    std::fprintf(stderr, "CUDA emulator: a plan of cuDNN was destroyed, and a graph's replay runs its kernels\n");
+    return sf_cuda_emulator_fail_kernel();
+  }
   // whoever still needs those bytes finds out
   if (j->workspace) std::memset(j->workspace, 0x5a, size_t(workspace_of(*j->plan)));
   auto engine = j->plan->one(A::PlanEngineConfig)->one(A::ConfigEngine);
@@ -258,7 +266,13 @@ SF_EXPORT void cudnnGetLastErrorString(char* text, size_t size) {
   std::strncpy(text, last_error.c_str(), size - 1);
   text[size - 1] = 0;
 }
+// Any call may be the first one, which loads and allocates.
+static Status loads() {
+  return sf_cuda_emulator_unsafe_call() == 0 ? kSuccess
+                                             : refuse(kExecutionFailed, "loading a kernel: the runtime refused");
+}
 SF_EXPORT Status cudnnCreate(EmulatedHandle** h) {
+  if (Status s = loads(); s != kSuccess) return s;
   *h = new EmulatedHandle;
   return kSuccess;
 }
@@ -281,7 +295,12 @@ SF_EXPORT Status cudnnBackendCreateDescriptor(Kind kind, RawDescriptor* d) {
 }
 SF_EXPORT Status cudnnBackendDestroyDescriptor(RawDescriptor d) {
   std::lock_guard guard(lock());
+  auto o = object_of(d);
   if (!objects().erase(d)) return refuse(kBadParameter, "no such descriptor");
+  if (o->kind == Kind::ExecutionPlan) {  // its kernels go with it
+    sf_cuda_emulator_finish();
+    o->unloaded = true;
+  }
   delete static_cast<char*>(d);
   return kSuccess;
 }
@@ -312,6 +331,8 @@ SF_EXPORT Status cudnnBackendFinalize(RawDescriptor d) {
   std::lock_guard guard(lock());
   auto o = object_of(d);
   if (!o || o->finalized) return refuse(kBadParameter, "null, or finalized already");
+  if (o->kind == Kind::ExecutionPlan)
+    if (Status s = loads(); s != kSuccess) return s;
   Status s = finalize(*o);
   o->finalized = s == kSuccess;
   return s;
@@ -357,6 +378,7 @@ SF_EXPORT Status cudnnBackendExecute(EmulatedHandle* h, RawDescriptor plan_handl
   if (!h || !plan || !pack || plan->kind != Kind::ExecutionPlan || pack->kind != Kind::VariantPack ||
       !plan->finalized || !pack->finalized)
     return refuse(kNotFinalized, "execute needs a handle, a plan and a variant pack");
+  if (Status s = loads(); s != kSuccess) return s;
   std::map<int64_t, void*> given;
   auto ids = pack->integers(A::VariantIds);
   auto pointers = static_cast<void* const*>(pack->bytes(A::VariantPointers));

@@ -27,7 +27,7 @@ using sf::cuda::cudnn::Type;
 
 constexpr Status kBadParameter = 2000, kMisaligned = 2003, kNotFinalized = 2004, kShapeMismatch = 2008,
                  kBadAttributeType = 2010, kNotSupported = 3000, kNotSupportedPattern = 3001, kNotSupportedType = 3003,
-                 kNotSupportedSharedMemory = 3010;
+                 kNotSupportedSharedMemory = 3010, kExecutionFailed = 5000;
 
 using Dims = std::vector<int64_t>;
 
@@ -36,6 +36,7 @@ class Object {
   explicit Object(Kind k) : kind(k) {}
   const Kind kind;
   bool finalized = false;
+  bool unloaded = false;  // of a plan: destroyed
 
   void keep(Attribute a, Type type, int64_t count, const void* values) {
     size_t each = type == Type::Boolean || type == Type::Char ? 1 : wide(type) ? 8 : 4;

@@ -61,7 +61,7 @@ Place scheduler;
 const std::function<void()>* body;
 unsigned current, started, may_start, ended, at_barrier;
 int barriers_opened;
-bool backwards;
+bool backwards, trapped;
 unsigned char* dynamic = nullptr;  // shared memory of the block, up to a closed page
 size_t dynamic_bytes = 0;
 int64_t bank_conflicts = 0;
@@ -157,13 +157,17 @@ void run_block(unsigned count) {
       end = begin + 1;
       while (end < count && nth(end) / kWarp == nth(begin) / kWarp) ++end;
       may_start = std::max(may_start, end);
-      while (started < may_start) start_some(), moved = true;
+      while (started < may_start) {
+        start_some(), moved = true;
+        if (trapped) return;
+      }
       for (bool more = true; more;) {
         more = false;
         for (unsigned i = begin; i < end; ++i) {
           if (!may_go_on(nth(i))) continue;
           moved = more = true;
           resume(threads[nth(i)].place);
+          if (trapped) return;
         }
       }
     }
@@ -208,6 +212,13 @@ void stop(const char* why) {
   std::fprintf(stderr, "CUDA emulator: %s (block %u of %u, thread %u of %u)\n", why, blockIdx.x, gridDim.x, threadIdx.x,
                blockDim.x);
   std::abort();
+}
+
+// The contexts of threads that have not ended are left as they are: nobody goes on with them.
+void trap() {
+  races::inside = false;
+  trapped = true;
+  _longjmp(scheduler.at, 1);
 }
 
 unsigned lane() { return current % kWarp; }
@@ -291,8 +302,9 @@ bool only_ends() {
   return which && std::strcmp(which, "ends") == 0;
 }
 
-void run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse) {
+bool run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse) {
   body = &kernel;
+  trapped = false;
   dynamic_bytes = 0;
   if (shared > 0) provide_shared(shared);
   backwards = reverse;
@@ -308,7 +320,9 @@ void run_grid(const dim3& grid, const dim3& block, size_t shared, const std::fun
     blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / (uint64_t(grid.x) * grid.y))};
     races::now.block = uint32_t(b);
     run_block(block.x * block.y * block.z);
+    if (trapped) return false;
   }
+  return true;
 }
 
 }  // namespace cuda_emulator

@@ -8,7 +8,8 @@ namespace cuda_emulator {
 
 // Calls kernel once per thread of the grid and returns when all have ended. reverse: last block and last thread first;
 // what a kernel computes must not depend on it. shared: bytes of dynamic shared memory of a block. One grid at a time.
-void run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse);
+// False where a thread trapped: the rest of the grid did not run then.
+bool run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse);
 
 // SF_CUDA_EMULATOR_BLOCKS=ends: of a grid the first two and the last two blocks run, of a copy its ends, and memory is
 // as large as asked for: indices of tensors with billions of elements, in no time.

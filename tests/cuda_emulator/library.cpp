@@ -14,6 +14,7 @@
 
 #include <module.h>
 #include "cuda_runtime.h"
+#include "streams.h"
 
 struct EmulatedKernel {
   const cuda_emulator::ModuleKernel* module = nullptr;
@@ -33,6 +34,7 @@ size_t bytes_of(const Elf64_Ehdr& h) { return size_t(h.e_shoff) + size_t(h.e_she
 
 cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned jit_options,
                                 cudaLibraryOption*, void**, unsigned options) {
+  if (cudaError_t status = cuda_emulator::enter()) return status;
   if (!library || !code || jit_options > 0 || options > 0) return cuda_emulator::failed(cudaErrorInvalidValue);
   Elf64_Ehdr header;
   std::memcpy(&header, code, sizeof header);
@@ -67,6 +69,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJi
 }
 
 cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
+  if (cudaError_t status = cuda_emulator::enter()) return status;
   auto at = library->kernels.find(name);
   if (at == library->kernels.end()) return cuda_emulator::failed(cudaErrorSymbolNotFound);
   *kernel = &at->second;
@@ -74,6 +77,7 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, co
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
+  if (cudaError_t status = cuda_emulator::enter()) return status;
   const auto& module = *static_cast<const EmulatedKernel*>(function)->module;
   // The driver copies as many bytes of each argument as the binary says, when it is called.
   struct Copies {

@@ -57,6 +57,7 @@ bool known_architecture(const std::string& arch, int& number) {
 // The compiler's arguments for NVRTC's options; false for one that it would refuse.
 bool translate(const std::vector<std::string>& options, std::vector<std::string>& arguments) {
   int arch = 750;
+  bool has_features = false;  // of one architecture alone
   std::string standard = "17";
   for (size_t i = 0; i < options.size(); ++i) {
     const std::string& o = options[i];
@@ -73,6 +74,7 @@ bool translate(const std::vector<std::string>& options, std::vector<std::string>
     std::string v;
     if (value("-arch", "--gpu-architecture", v)) {
       if (!known_architecture(v, arch)) return false;
+      has_features = v.back() == 'a';
     } else if (value("-std", "--std", v)) {
       if (v != "c++03" && v != "c++11" && v != "c++14" && v != "c++17" && v != "c++20") return false;
       standard = v == "c++20" ? "20" : "17";  // the emulator's own headers need that much
@@ -93,6 +95,7 @@ bool translate(const std::vector<std::string>& options, std::vector<std::string>
   }
   arguments.push_back("-std=c++" + standard);
   arguments.push_back("-D__CUDA_ARCH__=" + std::to_string(arch));
+  if (has_features) arguments.push_back("-D__CUDA_ARCH_FEAT_SM" + std::to_string(arch / 10) + "_ALL");
   arguments.push_back("-DSF_EMULATED_ARCH=" + std::to_string(arch / 10));
   return true;
 }

@@ -195,12 +195,49 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
 }
 
 // For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began; of what was given
-// to streams: kernels (3), calls of libraries (4), copies (5), fills (6).
+// to streams: kernels (3), calls of libraries (4), copies (5), fills (6); what a GPU's driver takes long for: questions
+// after properties (7) and memory (8), allocations (9); whether a device has a context: 10 + its number.
 extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
   std::lock_guard guard(lock);
-  const int64_t all[] = {counts.waits,         counts.to_host, counts.from_host, counts.kernels,
-                         counts.library_calls, counts.copies,  counts.fills};
-  return which >= 0 && which < 7 ? all[which] : -1;
+  const int64_t all[] = {counts.waits,  counts.to_host, counts.from_host,  counts.kernels,        counts.library_calls,
+                         counts.copies, counts.fills,   counts.properties, counts.memory_queries, counts.allocations};
+  if (which >= 10 && which < 10 + kDevices) return has_context(which - 10);
+  return which >= 0 && which < 10 ? all[which] : -1;
+}
+
+// For tests: after that many calls of the runtime a kernel "fails", which breaks the context until mended; < 0: none.
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_break_after(int64_t calls) {
+  std::lock_guard guard(lock);
+  calls_until_broken = calls;
+}
+extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_is_broken() {
+  std::lock_guard guard(lock);
+  return broken != cudaSuccess;
+}
+// A new context, as in a new process: what was queued is gone, captures have ended.
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_mend() {
+  std::lock_guard guard(lock);
+  run_device();  // drops it
+  end_captures();
+  calls_until_broken = -1;
+  broken = cudaSuccess;
+}
+
+// For the stand-ins of CUDA's libraries, when they load or allocate: 0, or what the runtime's call would have said.
+extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_unsafe_call() {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
+  return breaks_captures() ? failed(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
+
+// For cudnn.cpp: all work that was given to streams is done when it returns; and a kernel "fails".
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_finish() {
+  std::lock_guard guard(lock);
+  run_device();
+}
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_fail_kernel() {
+  std::lock_guard guard(lock);
+  break_context(cudaErrorLaunchFailure);
 }
 
 // For nvrtc.cpp: how kernels from source are compiled besides.
@@ -224,6 +261,7 @@ extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cu
 
 cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* function, std::function<void()> kernel) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
   bool grid = c.gridDim.x > 0 && c.gridDim.x <= INT32_MAX && c.gridDim.y > 0 && c.gridDim.y <= 65535 &&
               c.gridDim.z > 0 && c.gridDim.z <= 65535;
@@ -234,7 +272,7 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
     return failed(cudaErrorInvalidValue);
   ++counts.kernels;
   queue(c.stream, [grid = c.gridDim, block = c.blockDim, shared = c.dynamicSmemBytes, kernel = std::move(kernel)] {
-    run_grid(grid, block, shared, kernel, reverse_order());
+    if (!run_grid(grid, block, shared, kernel, reverse_order())) break_context(cudaErrorLaunchFailure);
   });
   return cudaSuccess;
 }
@@ -251,6 +289,7 @@ const char* cudaGetErrorName(cudaError_t e) {
     case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
     case cudaErrorSymbolNotFound: return "cudaErrorSymbolNotFound";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
     case cudaErrorStreamCaptureUnmatched: return "cudaErrorStreamCaptureUnmatched";
@@ -277,10 +316,12 @@ cudaError_t cudaGetDevice(int* d) {
   *d = current_device;
   return cudaSuccess;
 }
+// Since CUDA 12 it makes the device's context.
 cudaError_t cudaSetDevice(int d) {
+  std::lock_guard guard(lock);
   if (d < 0 || d >= kDevices) return failed(cudaErrorInvalidDevice);
   current_device = d;
-  return cudaSuccess;
+  return enter();
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int device) {
   if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
@@ -294,12 +335,16 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int device) {
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute a, int value) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > gpu().most_shared)
     return failed(cudaErrorInvalidValue);
   dynamic_shared_of[{kernel, current_device}] = value;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter(false)) return status;
+  ++counts.properties;
   if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
   *p = {};
   std::strcpy(p->name, "emulator on the CPU, no GPU");
@@ -311,14 +356,17 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
 }
 cudaError_t cudaDeviceSynchronize() {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (breaks_any_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   ++counts.waits;
   run_device();
-  return cudaSuccess;
+  return outcome();
 }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
+  ++counts.allocations;
   if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
   if (allocations_until_failure == 0) return failed(cudaErrorMemoryAllocation);
   if (allocations_until_failure > 0) --allocations_until_failure;
@@ -353,9 +401,11 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 cudaError_t cudaFree(void* data) {
   if (!data) return cudaSuccess;
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
   ++counts.waits;
   run_device();
+  if (cudaError_t status = outcome()) return status;
   auto it = blocks.find(static_cast<char*>(data));
   if (it == blocks.end()) stop("cudaFree of what cudaMalloc did not give");
   Block b = it->second;
@@ -373,6 +423,7 @@ cudaError_t cudaFree(void* data) {
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter(false)) return status;
   auto* block = block_with(p);
   *a = {block          ? cudaMemoryTypeDevice
         : is_pinned(p) ? cudaMemoryTypeHost
@@ -382,6 +433,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
+  ++counts.memory_queries;
   *total = total_memory;
   *free = total_memory - std::min(used, total_memory);
   return cudaSuccess;
@@ -389,6 +442,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 // Pinned memory: the host may touch it at any time, and a copy sees what is there when it runs.
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
+  ++counts.allocations;
   if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
   if (allocations_until_failure == 0) return failed(cudaErrorMemoryAllocation);
   if (allocations_until_failure > 0) --allocations_until_failure;
@@ -400,6 +455,7 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void* data) {
   if (!data) return cudaSuccess;
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
   auto it = host_blocks.find(static_cast<char*>(data));
   if (it == host_blocks.end()) stop("cudaFreeHost of what cudaHostAlloc did not give");
@@ -412,6 +468,7 @@ cudaError_t cudaFreeHost(void* data) {
 // written before it returns.
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind, cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (!fits(dst, bytes) || !fits(src, bytes)) return failed(cudaErrorInvalidValue);
   bool from_pageable = !block_with(src) && !is_pinned(src), to_pageable = !block_with(dst) && !is_pinned(dst);
   if ((from_pageable || to_pageable) && breaks_capture_of(stream_of(s)))
@@ -439,13 +496,16 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpy
     });
   }
   if (to_pageable) run_all(stream_of(s));
-  return cudaSuccess;
+  return outcome();
 }
 cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t bytes, cudaStream_t s) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   return cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s);
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (!block_with(data) || !fits(data, bytes)) return failed(cudaErrorInvalidValue);
   ++counts.fills;
   queue(s, [=] {

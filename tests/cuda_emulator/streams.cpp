@@ -11,6 +11,8 @@ using namespace cuda_emulator;
 std::recursive_mutex cuda_emulator::lock;
 Counts cuda_emulator::counts;
 thread_local int cuda_emulator::current_device = 0;
+cudaError_t cuda_emulator::broken = cudaSuccess;
+int64_t cuda_emulator::calls_until_broken = -1;
 
 namespace {
 
@@ -22,9 +24,13 @@ thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
 void run_until(EmulatedStream& s, uint64_t count) {
   if (s.done >= count || s.work.empty()) return;
+  if (broken) {  // nothing runs any more
+    s.done += s.work.size();
+    return s.work.clear();
+  }
   OpenMemory open;
   int before = races::select(s.index);
-  while (s.done < count && !s.work.empty()) {
+  while (s.done < count && !s.work.empty() && !broken) {
     auto work = std::move(s.work.front());
     s.work.pop_front();
     uint64_t place = ++s.done;  // before it runs: work may wait for other streams that wait for what came before this
@@ -52,6 +58,28 @@ void push(EmulatedStream& s, std::function<void()> work) {
 bool cuda_emulator::is_dry() {
   static const char* dry = std::getenv("SF_CUDA_EMULATOR_DRY");
   return dry && std::strcmp(dry, "1") == 0;
+}
+
+static uint64_t contexts = 0;  // a bit per device
+
+bool cuda_emulator::has_context(int device) { return contexts >> device & 1; }
+void cuda_emulator::break_context(cudaError_t status) {
+  if (!broken) broken = status;
+}
+cudaError_t cuda_emulator::outcome() { return broken ? failed(broken) : cudaSuccess; }
+cudaError_t cuda_emulator::enter(bool makes_context) {
+  std::lock_guard guard(lock);
+  if (calls_until_broken == 0) break_context(cudaErrorLaunchFailure);
+  if (calls_until_broken > 0) --calls_until_broken;
+  if (makes_context) contexts |= uint64_t(1) << current_device;
+  return outcome();
+}
+void cuda_emulator::end_captures() {
+  for (EmulatedGraph* g : captures) {
+    for (EmulatedStream* s : g->streams) s->graph = nullptr;
+    delete g;
+  }
+  captures.clear();
 }
 
 EmulatedStream& cuda_emulator::stream_of(cudaStream_t s) {
@@ -107,12 +135,15 @@ bool cuda_emulator::breaks_capture_of(EmulatedStream& s) {
   return s.graph != nullptr;
 }
 bool cuda_emulator::breaks_any_capture() {
-  for (EmulatedGraph* g : captures) g->invalid = true;
-  return !captures.empty();
+  bool broken = breaks_captures();
+  for (EmulatedGraph* g : captures)
+    if (g->origin->device == current_device) g->invalid = broken = true;
+  return broken;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   *s = new EmulatedStream;
   (*s)->device = current_device;
   (*s)->flags = flags;
@@ -121,6 +152,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   run_device();  // other streams' work may name it
   if (s->graph) stop("a stream that is captured was destroyed");
   streams.erase(&stream_of(s));
@@ -129,13 +161,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
   ++counts.waits;
   run_all(stream_of(s));
-  return cudaSuccess;
+  return outcome();
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
   if (stream_of(s).done < stream_of(s).queued) return cudaErrorNotReady;
   races::host_waited(stream_of(s).index, stream_of(s).queued);
@@ -143,6 +177,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   EmulatedStream& waits = stream_of(s);
   if (e->graph) {
     if (!captures.count(e->graph) || (waits.graph && waits.graph != e->graph))
@@ -165,18 +200,22 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   *e = new EmulatedEvent;
   (*e)->device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (e->stream && !e->graph) run_until(*e->stream, e->after);  // recorded work writes its time into the event
   delete e;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (int d = stream_of(s).device; d >= 0 && d != e->device) return failed(cudaErrorInvalidResourceHandle);
   if (stream_of(s).graph) {
     e->graph = stream_of(s).graph;
@@ -192,14 +231,18 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (e->graph) return failed(cudaErrorCapturedEvent);
+  if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
   ++counts.waits;
   if (e->stream) wait_until(*e->stream, e->after);
-  return cudaSuccess;
+  return outcome();
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (e->graph) return failed(cudaErrorCapturedEvent);
+  if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
   if (!e->stream) return cudaSuccess;
   if (e->stream->done < e->after) return cudaErrorNotReady;
   races::host_waited(e->stream->index, e->after);
@@ -207,6 +250,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (!start->stream || !end->stream) return failed(cudaErrorInvalidResourceHandle);
   if (cudaEventQuery(start) != cudaSuccess || cudaEventQuery(end) != cudaSuccess) return failed(cudaErrorNotReady);
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
@@ -215,6 +259,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   EmulatedStream& s = stream_of(handle);
   if (&s == &default_stream) return failed(cudaErrorStreamCaptureImplicit);
   if (s.graph) return failed(cudaErrorInvalidValue);
@@ -228,6 +273,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   *graph = nullptr;
   EmulatedStream& s = stream_of(handle);
   if (!s.graph || s.graph->origin != &s) return failed(cudaErrorStreamCaptureUnmatched);
@@ -248,16 +294,21 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   if (nodes) return failed(cudaErrorInvalidValue);
   *count = graph->nodes;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   *exec = new EmulatedGraphExec{std::make_shared<const std::vector<std::function<void()>>>(graph->work)};
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   // child graphs are not emulated
   if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
   queue(s, [work = exec->work] {
@@ -266,10 +317,14 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   delete exec;
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter()) return status;
   delete graph;
   return cudaSuccess;
 }

@@ -54,9 +54,20 @@ extern std::recursive_mutex lock;  // of all that follows
 struct Counts {
   int64_t waits = 0, to_host = 0, from_host = 0;
   int64_t kernels = 0, library_calls = 0, copies = 0, fills = 0;  // given to streams or to graphs that are captured
+  int64_t properties = 0, memory_queries = 0, allocations = 0;    // calls of the driver that take long
 };
 extern Counts counts;
 extern thread_local int current_device;
+
+// Where every call of the runtime begins: makes the current device's context, and says what broke it. A kernel that
+// trapped, or sf_cuda_emulator_break_after, breaks it for good: every later call fails with the same error.
+cudaError_t enter(bool makes_context = true);
+cudaError_t outcome();  // after work ran: of what broke the context meanwhile, else success
+void break_context(cudaError_t status);
+extern cudaError_t broken;
+extern int64_t calls_until_broken;
+void end_captures();
+bool has_context(int device);
 
 // SF_CUDA_EMULATOR_DRY=1: calls are checked and counted, and nothing runs. Memory is addresses alone, as much as an
 // H200 has; what is copied to the host is 0.
@@ -77,6 +88,6 @@ void run_device();
 // they break the captures that forbid them.
 bool breaks_captures();
 bool breaks_capture_of(EmulatedStream& s);  // waiting for, or asking about, a stream that is captured
-bool breaks_any_capture();
+bool breaks_any_capture();  // waiting for a device: those of that device, and those that forbid unsafe calls
 
 }  // namespace cuda_emulator

@@ -44,14 +44,17 @@ template <class F> auto without_lock(int index, const F& f) {
 
 void bind_cuda(nb::module_& m) {
   m.def("_cuda_properties", [](int i) {
-    DeviceProperties p = gpu(i).properties(i);
+    const DeviceProperties& p = gpu(i).properties(i);
     return nb::make_tuple(p.name, p.total_memory, p.major, p.minor, p.multiprocessors, p.threads_per_multiprocessor);
   });
   m.def("_cuda_memory", [](int i) {
     MemoryStatistics s = gpu(i).memory(i);
-    return nb::make_tuple(s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.free, s.total, s.segments,
-                          s.free_blocks, s.largest_free_block, s.split_free, s.in_graph_pools, s.retries,
-                          s.out_of_memory);
+    return nb::make_tuple(s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.segments, s.free_blocks,
+                          s.largest_free_block, s.split_free, s.in_graph_pools, s.retries, s.out_of_memory);
+  });
+  m.def("_cuda_device_memory", [](int i) {
+    DeviceMemory d = gpu(i).device_memory(i);
+    return nb::make_tuple(d.free, d.total);
   });
   m.def("_cuda_pinned_memory", [] {
     Accelerator* a = loaded_accelerator();

@@ -34,9 +34,10 @@ def device_index(device):
         if given.type != "cuda":
             raise ValueError(f"cuda: needs a CUDA device, got {given}")
         device = given.index or 0
-    _core._cuda_properties(0)  # why there is no GPU at all
-    if not 0 <= device < device_count():
-        raise RuntimeError(f"cuda:{device}: not available: this machine has {device_count()} such device(s)")
+    count = device_count()
+    if not 0 <= device < count:
+        _core._cuda_properties(0)  # why there is no GPU at all
+        raise RuntimeError(f"cuda:{device}: not available: this machine has {count} such device(s)")
     return device
 
 

@@ -69,7 +69,7 @@ def ensure_kernel(device, name, source):
     return the same one.
 
     Headers are looked for in SF_CUDA_INCLUDE_PATH, CUDARC_NVRTC_EXTRA_INCLUDE_PATHS, CUDA_HOME/include and
-    CUDA_PATH/include as well.
+    CUDA_PATH/include as well, and where NVRTC was found, in pip's nvidia packages for example.
     """
     kernel = Kernel.__new__(Kernel)
     kernel._kernel = _core._cuda_ensure_kernel(device, name, source)

@@ -30,7 +30,7 @@ def max_memory_reserved(device=None):
 
 def mem_get_info(device=None):
     """(free, total) bytes of the device, whoever uses it."""
-    return _statistics(device)[4:6]
+    return _core._cuda_device_memory(device_index(device))
 
 
 def set_per_process_memory_fraction(fraction, device=None):
@@ -101,11 +101,11 @@ def memory_stats(device=None):
         "allocated_bytes.all.peak": s[1],
         "reserved_bytes.all.current": s[2],
         "reserved_bytes.all.peak": s[3],
-        "segment.all.current": s[6],
-        "inactive_split_bytes.all.current": s[9],
-        "free_blocks": s[7],
-        "largest_free_block": s[8],
-        "graph_pool_bytes": s[10],
-        "num_alloc_retries": s[11],
-        "num_ooms": s[12],
+        "segment.all.current": s[4],
+        "inactive_split_bytes.all.current": s[7],
+        "free_blocks": s[5],
+        "largest_free_block": s[6],
+        "graph_pool_bytes": s[8],
+        "num_alloc_retries": s[9],
+        "num_ooms": s[10],
     }

@@ -6,6 +6,8 @@
 #include "scaffolding/backend/cuda/cudnn.h"
 #include "scaffolding/backend/cuda/current_stream.h"
 #include "scaffolding/backend/cuda/pinned_memory.h"
+#include "scaffolding/backend/cuda/relaxed.h"
+#include "scaffolding/backend/cuda/reports.h"
 #include "scaffolding/backend/cuda/run_time_kernel.h"
 
 namespace sf::cuda {
@@ -18,7 +20,7 @@ class CudaBackend final : public Accelerator {
     check_usable(index);
     return CachingAllocator::of(index).allocate(bytes);
   }
-  void release(void* data, size_t, int index) override { CachingAllocator::of(index).release(data); }
+  void release(void* data, size_t, int index) noexcept override { CachingAllocator::of(index).release(data); }
 
   void copy(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) override {
     if (bytes == 0) return;
@@ -46,7 +48,7 @@ class CudaBackend final : public Accelerator {
     else PinnedMemory::instance().used_by(host, stream);
   }
   void* allocate_pinned(size_t bytes) override { return PinnedMemory::instance().allocate(bytes); }
-  void release_pinned(void* data) override { PinnedMemory::instance().release(data); }
+  void release_pinned(void* data) noexcept override { PinnedMemory::instance().release(data); }
   bool is_pinned(const void* data) override {
     if (PinnedMemory::instance().contains(data)) return true;
     cudaPointerAttributes a{};
@@ -62,18 +64,19 @@ class CudaBackend final : public Accelerator {
     refuse_while_capturing("synchronize", "waiting for the device");
     DeviceScope scope(index);
     check(cudaDeviceSynchronize(), "synchronize");
+    Reports::instance().raise();
   }
   int device_count() override { return cuda::device_count(); }
 
-  DeviceProperties properties(int index) override {
-    cudaDeviceProp p;
-    check(cudaGetDeviceProperties(&p, index), "cuda");
-    return {p.name, p.totalGlobalMem, p.major, p.minor, p.multiProcessorCount, p.maxThreadsPerMultiProcessor};
-  }
+  const DeviceProperties& properties(int index) override { return cuda::properties(index); }
   MemoryStatistics memory(int index) override {
     check_usable(index);
-    MemoryStatistics m = CachingAllocator::of(index).statistics();
+    return CachingAllocator::of(index).statistics();
+  }
+  DeviceMemory device_memory(int index) override {
+    check_usable(index);
     DeviceScope scope(index);
+    DeviceMemory m;
     check(cudaMemGetInfo(&m.free, &m.total), "cuda");
     return m;
   }
@@ -100,11 +103,13 @@ class CudaBackend final : public Accelerator {
     check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "Stream");
     return s;
   }
-  void destroy_stream(int index, StreamHandle s) override {
-    DeviceScope scope(index);
-    check(cudaStreamSynchronize(stream_of(s)), "Stream");  // its freed blocks go to other streams
-    CachingAllocator::of(index).forget_stream(stream_of(s));
-    check(cudaStreamDestroy(stream_of(s)), "Stream");
+  void destroy_stream(int index, StreamHandle s) noexcept override {
+    without_throwing([&] {
+      DeviceScope scope(index);
+      check(cudaStreamSynchronize(stream_of(s)), "Stream");  // its freed blocks go to other streams
+      CachingAllocator::of(index).forget_stream(stream_of(s));
+      check(cudaStreamDestroy(stream_of(s)), "Stream");
+    });
   }
   StreamHandle current_stream(int index) override {
     check_usable(index);
@@ -132,9 +137,11 @@ class CudaBackend final : public Accelerator {
     check(cudaEventCreateWithFlags(&e, timing ? cudaEventDefault : cudaEventDisableTiming), "Event");
     return e;
   }
-  void destroy_event(int index, EventHandle e) override {
-    DeviceScope scope(index);
-    check(cudaEventDestroy(event_of(e)), "Event");
+  void destroy_event(int index, EventHandle e) noexcept override {
+    without_throwing([&] {
+      DeviceScope scope(index);
+      check(cudaEventDestroy(event_of(e)), "Event");
+    });
   }
   void record_event(int index, EventHandle e, StreamHandle s) override {
     DeviceScope scope(index);
@@ -144,9 +151,11 @@ class CudaBackend final : public Accelerator {
     refuse_while_capturing("Event.synchronize", "waiting for an event");
     DeviceScope scope(index);
     check(cudaEventSynchronize(event_of(e)), "Event.synchronize");
+    Reports::instance().raise();
   }
   bool event_done(int index, EventHandle e) override {
     DeviceScope scope(index);
+    Relaxed relaxed;  // another thread may capture a graph
     return done(cudaEventQuery(event_of(e)));
   }
   double milliseconds_between(int index, EventHandle start, EventHandle end) override {
@@ -163,8 +172,8 @@ class CudaBackend final : public Accelerator {
   void begin_capture(int index, uint64_t pool, CaptureMode mode) override { cuda::begin_capture(index, pool, mode); }
   GraphHandle end_capture(int index, size_t& nodes) override { return cuda::end_capture(index, nodes); }
   void launch_graph(int index, GraphHandle g) override { cuda::launch_graph(index, static_cast<cudaGraphExec_t>(g)); }
-  void destroy_graph(int index, GraphHandle g, uint64_t pool) override {
-    cuda::destroy_graph(index, static_cast<cudaGraphExec_t>(g), pool);
+  void destroy_graph(int index, GraphHandle g, uint64_t pool) noexcept override {
+    without_throwing([&] { cuda::destroy_graph(index, static_cast<cudaGraphExec_t>(g), pool); });
   }
   void write_words(int index, void* data, const uint64_t (&words)[2]) override {
     cuda::write_words(index, data, words);

@@ -153,12 +153,16 @@ void* CachingAllocator::allocate(size_t bytes) {
   return block->data;
 }
 
-void CachingAllocator::release(void* data) {
+void CachingAllocator::release(void* data) noexcept {
   if (!data) return;
   std::lock_guard lock(mutex_);
   Block* block = blocks_.at(data).get();
   block->in_use = false;
   statistics_.allocated -= block->size;
+  without_throwing([&] { release_locked(block); });
+}
+
+void CachingAllocator::release_locked(Block* block) {
   cudaStream_t current = Stream::current(device_).handle;
   if (current != block->stream) block->used_on.push_back(current);
   if (captures_ > 0 && (!block->used_on.empty() || (!keeps_blocks() && block->pool->id == 0))) {
@@ -185,6 +189,7 @@ void CachingAllocator::record_events(Block* block) {
   DeviceScope scope(device_);
   for (cudaStream_t stream : std::exchange(block->used_on, {})) {
     cudaEvent_t event = nullptr;
+    ++block->events;
     if (idle_events_.empty()) {
       check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "free");
     } else {
@@ -193,7 +198,6 @@ void CachingAllocator::record_events(Block* block) {
     }
     check(cudaEventRecord(event, stream), "free");
     events_[stream].emplace_back(event, block);
-    ++block->events;
   }
   if (block->events == 0) make_free(block);
 }
@@ -208,6 +212,7 @@ void CachingAllocator::pass_events(bool wait) {
   }
   if (events_.empty()) return;
   DeviceScope scope(device_);
+  Relaxed relaxed;  // another thread may capture a graph on another device
   for (auto queue = events_.begin(); queue != events_.end();) {
     while (!queue->second.empty()) {
       auto [event, block] = queue->second.front();
@@ -243,6 +248,7 @@ void CachingAllocator::make_free(Block* block) {
 
 void CachingAllocator::give_back(Block* segment) {
   DeviceScope scope(device_);
+  Relaxed relaxed;
   check(cudaFree(segment->data), "free");
   statistics_.reserved -= segment->size;
   --statistics_.segments;
@@ -266,12 +272,14 @@ void CachingAllocator::empty_cache() {
   std::lock_guard lock(mutex_);
   SF_CHECK_AS(RuntimeError, captures_ == 0,
               "empty_cache: not allowed while a CUDA graph is captured: it waits for the device");
+  if (blocks_.empty()) return;
   pass_events(true);
   empty_cache_locked();
 }
 
 void CachingAllocator::empty_cache_locked() {
   DeviceScope scope(device_);
+  Relaxed relaxed;
   check(cudaDeviceSynchronize(), "empty_cache");
   give_back_segments(*pools_.at(0));
   give_back_dead_pools();
@@ -310,6 +318,7 @@ void CachingAllocator::leave_pool(uint64_t id) {
   Pool& pool = *pools_.at(id);
   if (--pool.graphs > 0 || captures_ > 0) return;  // else by the next empty_cache
   DeviceScope scope(device_);
+  Relaxed relaxed;
   check(cudaDeviceSynchronize(), "CUDAGraph");  // a replay may still run
   pass_events(true);
   give_back_dead_pools();

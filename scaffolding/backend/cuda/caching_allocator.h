@@ -24,10 +24,11 @@ class CachingAllocator {
  public:
   static CachingAllocator& of(int device);
   void* allocate(size_t bytes);  // RuntimeError saying asked, free, cached, the largest blocks in use and what to try
-  void release(void* data);
+  void release(void* data) noexcept;  // lost where it cannot be given back: once a kernel broke the context
   void record_stream(const void* data, cudaStream_t stream);  // data: where a block in use begins
   void forget_stream(cudaStream_t stream);                    // before it is destroyed; it has done its work
-  // waits for the device, then gives it segments without a block in use; not while a graph is captured
+  // Waits for the device, then gives it segments without a block in use; not while a graph is captured. A device of
+  // which this has nothing is left alone.
   void empty_cache();
   void reset_peak();             // the largest numbers are those of now
   void set_limit(size_t bytes);  // of all segments together; 0: none
@@ -48,7 +49,7 @@ class CachingAllocator {
     bool in_use = false;
     Block *before = nullptr, *behind = nullptr;  // of the same segment
     std::vector<cudaStream_t> used_on;           // besides stream
-    int events = 0;                              // that must pass before it is free
+    int events = 0;  // that must pass before it is free; one that could not be recorded never does
   };
   struct BySize {
     bool operator()(const Block* a, const Block* b) const;
@@ -67,6 +68,7 @@ class CachingAllocator {
   Block* new_segment(Pool& pool, size_t size);
   void split(Block* block, size_t size);
   void make_free(Block* block);
+  void release_locked(Block* block);
   void record_events(Block* block);
   void pass_events(bool wait);
   void give_back_segments(Pool& pool);

@@ -50,8 +50,9 @@ void launch_graph(int device, cudaGraphExec_t graph) {
 
 void destroy_graph(int device, cudaGraphExec_t graph, uint64_t pool) {
   DeviceScope scope(device);
-  if (graph) check(cudaGraphExecDestroy(graph), "CUDAGraph");
+  const cudaError_t status = graph ? cudaGraphExecDestroy(graph) : cudaSuccess;
   CachingAllocator::of(device).leave_pool(pool);
+  check(status, "CUDAGraph");
 }
 
 void write_words(int device, void* data, const uint64_t (&words)[2]) {

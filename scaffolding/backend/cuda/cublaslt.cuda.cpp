@@ -4,6 +4,7 @@
 #include <string>
 
 #include "scaffolding/backend/cuda/device.h"
+#include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/library.h"
 #include "scaffolding/core/error.h"
 
@@ -57,6 +58,7 @@ cublasLtHandle_t cublaslt_handle(int device) {
   std::lock_guard lock(mutex);
   if (!handles[device]) {
     DeviceScope scope(device);
+    Relaxed relaxed;
     check_cublas(cublaslt().create(&handles[device]), "matmul");
   }
   return handles[device];

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "scaffolding/backend/cuda/device.h"
+#include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/library.h"
 
 namespace sf::cuda::cudnn {
@@ -80,7 +81,7 @@ Started& started(int device) {
       return;
     }
     DeviceScope scope(device);
-    OutsideCaptures outside;
+    Relaxed relaxed;
     try {
       check(api().create(&s.handle), "cudnnCreate");
     } catch (const Failure& f) {

@@ -18,15 +18,6 @@ bool usable(int device, std::string* why = nullptr);
 Handle handle(int device);  // of a usable device, for the process
 std::mutex& execution_lock();
 
-// While it lives, calls of this thread break no capture: what cuDNN loads and allocates for itself is part of no graph.
-struct OutsideCaptures {
-  OutsideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode); }
-  ~OutsideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode); }
-  OutsideCaptures(const OutsideCaptures&) = delete;
-  OutsideCaptures& operator=(const OutsideCaptures&) = delete;
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-};
-
 // What cuDNN answered other than success.
 struct Failure : RuntimeError {
   Failure(Status s, const std::string& text) : RuntimeError(text), status(s) {}

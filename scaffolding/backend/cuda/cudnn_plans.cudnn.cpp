@@ -5,6 +5,8 @@
 #include <map>
 #include <sstream>
 
+#include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/timer.h"
 #include "scaffolding/backend/cuda_graph.h"
@@ -52,12 +54,6 @@ namespace {
 constexpr size_t kMostPlans = 4096;  // then all are forgotten, as in gemm.cuda.cpp
 constexpr size_t kRivals = 8;        // that are timed
 constexpr int kRuns = 5;             // of each, after one that does not count
-
-std::string device_name(int device) {
-  cudaDeviceProp p;
-  sf::cuda::check(cudaGetDeviceProperties(&p, device), "cuda");
-  return p.name;
-}
 
 // "engine type:value type:value ..."; anything else is no choice.
 bool read_choice(const std::string& key, Choice& choice) {
@@ -120,6 +116,7 @@ void run_on_stream(int device, const Plan& plan, std::span<const std::pair<Id, v
   Scratch workspace(Device(Device::CUDA, device), plan.workspace());
   Handle h = handle(device);
   std::lock_guard lock(execution_lock());
+  Relaxed relaxed;  // a plan's first run may load its kernels
   check(api().set_stream(h, Stream::current(device).handle), "cudnnSetStream");
   plan.run(h, memory, plan.workspace() ? workspace.as<void>() : nullptr);
 }
@@ -153,13 +150,13 @@ PlanEntry find_plan(int device, PlanKey key, const Wishes& wishes, const std::fu
   if (entries.size() >= kMostPlans) entries.clear();
   auto entry = std::make_shared<PlannedGraph>();
   DeviceScope scope(device);
-  OutsideCaptures outside;
+  Relaxed relaxed;
   Target target{handle(device)};
   try {
     Graph graph = build();
     graph.finalize(target);
     entry->graph = std::make_shared<const Graph>(std::move(graph));
-    entry->file_key = "cuDNN " + std::to_string(api().version()) + '\n' + device_name(device) + '\n' + key.text();
+    entry->file_key = "cuDNN " + std::to_string(api().version()) + '\n' + properties(device).name + '\n' + key.text();
     entry->wishes = wishes;
     entry->plan = choose(*entry, target, entry->timed);
   } catch (const Failure& f) {  // a graph or shape that cuDNN does not know is for the next provider
@@ -182,6 +179,8 @@ void run_plan(int device, const PlanEntry& entry, std::span<const std::pair<Id, 
     }
     plan = entry->plan;
   }
+  // Its replays run the plan's kernels, whatever this table holds by then.
+  if (CudaGraph* graph = CudaGraph::recording()) graph->keep_alive(plan);
   run_on_stream(device, *plan, memory);
 }
 

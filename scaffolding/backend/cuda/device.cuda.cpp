@@ -1,8 +1,10 @@
 #include "scaffolding/backend/cuda/device.h"
 
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda/arch.h"
 #include "scaffolding/backend/cuda/driver.h"
 #include "scaffolding/core/error.h"
@@ -61,9 +63,30 @@ const std::vector<int>& capabilities() {
 
 int device_count() { return int(capabilities().size()); }
 
-void check_usable(int device) {
+static void check_exists(int device) {
   SF_CHECK_AS(RuntimeError, device >= 0 && device < device_count(), "cuda:", device,
               ": not available: this machine has ", device_count(), " such device(s)");
+}
+
+const DeviceProperties& properties(int device) {
+  struct Known {
+    std::once_flag once;
+    DeviceProperties properties;
+  };
+  static auto* const all = new Known[kMaxDevices];
+  check_exists(device);
+  Known& known = all[device];
+  std::call_once(known.once, [&] {  // again on the next call where it throws
+    cudaDeviceProp p;
+    check(cudaGetDeviceProperties(&p, device), "cuda");
+    known.properties = {p.name,  p.totalGlobalMem,      p.major,
+                        p.minor, p.multiProcessorCount, p.maxThreadsPerMultiProcessor};
+  });
+  return known.properties;
+}
+
+void check_usable(int device) {
+  check_exists(device);
   if (!runs_on(SF_CUDA_ARCHS, capabilities()[size_t(device)])) fail_no_code(device, capabilities()[size_t(device)]);
 }
 
@@ -73,8 +96,10 @@ DeviceScope::DeviceScope(int device) {
   if (changed_) check(cudaSetDevice(device), "cuda");
 }
 
+// The current device of before, unless nobody has used it: cudaSetDevice would give it a context, half a gigabyte of
+// its memory.
 DeviceScope::~DeviceScope() {
-  if (changed_) cudaSetDevice(previous_);  // it was the current device a moment ago
+  if (changed_ && has_context(previous_)) cudaSetDevice(previous_);
 }
 
 }  // namespace sf::cuda

@@ -4,6 +4,10 @@
 
 #include "scaffolding/core/device.h"
 
+namespace sf {
+struct DeviceProperties;  // backend/accelerator.h
+}
+
 namespace sf::cuda {
 
 inline constexpr int kMaxDevices = 64;
@@ -17,6 +21,17 @@ void check(cudaError_t status, const char* op);
 int device_count();
 // RuntimeError when this GPU cannot run this build's kernels, or does not exist.
 void check_usable(int device);
+
+// What a GPU is; the driver is asked once, which takes it a millisecond. RuntimeError where there is no such GPU.
+const DeviceProperties& properties(int device);
+
+// f(), for what gives back: an error is swallowed. A context that a kernel broke gives nothing back; what it held is
+// lost, and the next call that may throw reports the failure, which stays.
+template <class F> void without_throwing(const F& f) noexcept {
+  try {
+    f();
+  } catch (...) {}
+}
 
 // Makes a device the calling thread's current one for as long as the scope lives.
 class DeviceScope {

@@ -153,8 +153,8 @@ TEST_F(Cuda, dropout_keeps_or_drops) {
 
 TEST_F(Cuda, refuses_positions_out_of_range) {
   Tensor x = numbers({5, 3}).cuda(), wrong = tensor({0.0, 5.0}, kInt64).cuda();
-  EXPECT_THROW(index_select(x, 0, wrong), IndexError);
-  EXPECT_THROW(gather(x, 0, wrong.reshape({2, 1})), IndexError);
+  EXPECT_THROW(index_select(x, 0, wrong).cpu(), IndexError);
+  EXPECT_THROW(gather(x, 0, wrong.reshape({2, 1})).cpu(), IndexError);
 }
 
 TEST_F(Cuda, reuses_memory_that_was_freed) {

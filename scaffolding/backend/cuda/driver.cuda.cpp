@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+
+#include "scaffolding/backend/cuda/device.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::cuda {
@@ -11,6 +14,23 @@ void require_driver() {
   if (dlopen("libcuda.so.1", RTLD_LAZY)) return;
   const char* why = dlerror();
   fail<RuntimeError>("the NVIDIA driver is missing: ", why ? why : "libcuda.so.1 cannot be opened");
+}
+
+// As the driver's header declares it, which need not be there.
+using PrimaryContextState = int (*)(int device, unsigned* flags, int* active);
+
+bool has_context(int device) {
+  static std::atomic<bool> known[kMaxDevices];  // nobody resets one
+  if (known[device]) return true;
+  static const auto state = [] {
+    void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
+    return driver ? reinterpret_cast<PrimaryContextState>(dlsym(driver, "cuDevicePrimaryCtxGetState")) : nullptr;
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  if (!state || state(device, &flags, &active) != 0) return true;  // as where nobody can ask
+  if (active) known[device] = true;
+  return active != 0;
 }
 
 }  // namespace sf::cuda

@@ -69,23 +69,21 @@ void* PinnedMemory::allocate(size_t bytes) {
   return data;
 }
 
-void PinnedMemory::release(void* data) {
+void PinnedMemory::release(void* data) noexcept {
   if (!data) return;
   std::lock_guard lock(mutex_);
   drop_owner(blocks_.find(static_cast<char*>(data)));
 }
 
-void PinnedMemory::drop_owner(Blocks::iterator at) {
+void PinnedMemory::drop_owner(Blocks::iterator at) noexcept {
   Block& block = at->second;
   if (--block.owners > 0) return;
   statistics_.allocated -= block.size;
-  if (!keeps_blocks()) {
+  without_throwing([&] {
+    if (keeps_blocks()) return waiting_.push_back(at->first);
     Relaxed relaxed;
-    copies_done(block, true);
-    give_back(at);
-  } else {
-    waiting_.push_back(at->first);
-  }
+    if (copies_done(block, true)) give_back(at);
+  });
 }
 
 bool PinnedMemory::contains(const void* data) {
@@ -126,17 +124,21 @@ void PinnedMemory::used_by(const void* data, Stream stream) {
   check(cudaEventRecord(event, stream.handle), "copy");
 }
 
-bool PinnedMemory::copies_done(Block& block, bool wait) {
-  for (auto at = block.copies.begin(); at != block.copies.end();) {
-    auto [device, stream] = at->first;
-    DeviceScope scope(device);
-    cudaError_t status = wait ? cudaEventSynchronize(at->second) : cudaEventQuery(at->second);
-    if (status == cudaErrorNotReady) return false;
-    check(status, "copy");
-    events_[device].push_back(at->second);
-    at = block.copies.erase(at);
-  }
-  return true;
+bool PinnedMemory::copies_done(Block& block, bool wait) noexcept {
+  bool done = false;
+  without_throwing([&] {
+    for (auto at = block.copies.begin(); at != block.copies.end();) {
+      auto [device, stream] = at->first;
+      DeviceScope scope(device);
+      cudaError_t status = wait ? cudaEventSynchronize(at->second) : cudaEventQuery(at->second);
+      if (status == cudaErrorNotReady) return;
+      check(status, "copy");
+      events_[device].push_back(at->second);
+      at = block.copies.erase(at);
+    }
+    done = true;
+  });
+  return done;
 }
 
 void PinnedMemory::collect(bool wait) {
@@ -158,8 +160,11 @@ void PinnedMemory::give_back(Blocks::iterator at) {
 
 void PinnedMemory::give_back_free() {
   Relaxed relaxed;
-  for (auto& [size, data] : free_) give_back(blocks_.find(data));
-  free_.clear();
+  while (!free_.empty()) {
+    Blocks::iterator at = blocks_.find(free_.begin()->second);
+    free_.erase(free_.begin());
+    give_back(at);
+  }
 }
 
 void PinnedMemory::empty_cache() {

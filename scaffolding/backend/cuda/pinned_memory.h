@@ -18,7 +18,7 @@ class PinnedMemory {
  public:
   static PinnedMemory& instance();
   void* allocate(size_t bytes);  // RuntimeError saying how much is pinned when the system gives no more
-  void release(void* data);
+  void release(void* data) noexcept;
   bool contains(const void* data);                // a byte of a block in use
   void used_by(const void* data, Stream stream);  // after a copy was queued there; memory of others passes
   // the block that the byte is in stays until this goes; null for memory of others
@@ -35,8 +35,8 @@ class PinnedMemory {
   using Blocks = std::map<char*, Block>;
   static size_t rounded(size_t bytes);
   Blocks::iterator block_with(const void* data);
-  bool copies_done(Block& block, bool wait);
-  void drop_owner(Blocks::iterator at);
+  bool copies_done(Block& block, bool wait) noexcept;  // never, where a kernel broke the context
+  void drop_owner(Blocks::iterator at) noexcept;
   void collect(bool wait);
   void give_back_free();
   void give_back(Blocks::iterator at);

@@ -1,5 +1,5 @@
 // Relaxed: a scope in which the calling thread may allocate and ask for events while a graph is captured:
-// memory is no part of the graph.
+// memory is no part of the graph, nor is what a library loads when it is first called.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -2,6 +2,7 @@
 
 #include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/current_stream.h"
+#include "scaffolding/backend/cuda/reports.h"
 
 namespace sf::cuda {
 
@@ -15,6 +16,7 @@ void Stream::synchronize() const {
   refuse_while_capturing("synchronize", "waiting for a stream");
   DeviceScope scope(device);
   check(cudaStreamSynchronize(handle), "synchronize");
+  Reports::instance().raise();
 }
 
 StreamScope::StreamScope(Stream stream) : previous_(Stream::current(stream.device)) {

@@ -11,7 +11,8 @@ struct Stream {
   cudaStream_t handle = nullptr;
 
   static Stream current(int device);
-  void synchronize() const;  // waits; RuntimeError when a kernel on it failed
+  // waits; RuntimeError when a kernel on it failed, IndexError when one reported a wrong index
+  void synchronize() const;
 };
 
 // Makes a stream the calling thread's current one on its device for as long as the scope lives. A tensor made on one

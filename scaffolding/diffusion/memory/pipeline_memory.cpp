@@ -109,7 +109,7 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
   if (gpu && gpu->is_cuda() && backend_available(gpu->type)) {
     facts.device = gpu->str();
     facts.free_device = int64_t(free_device_memory(*gpu)) + device_now;
-    facts.total_device = int64_t(accelerator(*gpu).memory(gpu->index).total);
+    facts.total_device = int64_t(accelerator(*gpu).device_memory(gpu->index).total);
   }
   return facts;
 }

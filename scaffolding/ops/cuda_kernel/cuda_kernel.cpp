@@ -21,8 +21,7 @@ struct Kernel::State {
     std::lock_guard lock(mutex);
     KernelHandle& handle = loaded[device.index];
     if (!handle) {
-      DeviceProperties p = gpu.properties(device.index);
-      auto image = compile_kernel(source, "sm_" + std::to_string(p.major) + std::to_string(p.minor));
+      auto image = compile_kernel(source, gpu.properties(device.index).architecture());
       handle = gpu.load_kernel(device.index, image->cubin.data(), image->entry.c_str());
     }
     return handle;

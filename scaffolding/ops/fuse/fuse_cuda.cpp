@@ -17,7 +17,7 @@ KernelHandle kernel_of(const std::string& source, Device device) {
   KernelHandle& kernel = loaded[{device.index, source}];
   if (!kernel) {
     Accelerator& gpu = accelerator(device);
-    DeviceProperties p = gpu.properties(device.index);
+    const DeviceProperties& p = gpu.properties(device.index);
     auto image = cuda::compile_kernel({source, "fused", {}}, "sm_" + std::to_string(p.major) + std::to_string(p.minor));
     kernel = gpu.load_kernel(device.index, image->cubin.data(), image->entry.c_str());
   }

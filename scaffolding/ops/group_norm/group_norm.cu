@@ -1,6 +1,6 @@
 // group_norm (+ SiLU) on CUDA, contiguous and channels-last alike. A group that fits the cache of a multiprocessor has
-// a block, which reads it from device memory once, in one launch. Larger ones: sums of pieces, the groups' statistics
-// from them in double, and one pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
+// a block, which reads it from device memory once, in one launch. Larger ones: moments of pieces, the groups'
+// statistics from them, and one pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
 #include <algorithm>
 #include <numeric>
 
@@ -23,14 +23,11 @@ __device__ inline real_t<T> normalised(const Channels<T>& c, real_t<T> x, real_t
 }
 
 template <class A> struct Statistics { A mean, rstd; };
-// Of the group that the block has, from the sums of its elements' distances from `shift` and of their squares;
-// kept in c.
+// Of the group that the block has; kept in c.
 template <class T>
-__device__ inline Statistics<real_t<T>> statistics(const Channels<T>& c, double shift, const double (&sums)[2]) {
+__device__ inline Statistics<real_t<T>> statistics(const Channels<T>& c, const Moments<real_t<T>>& m) {
   using A = real_t<T>;
-  const double size = double(c.group_size()), distance = sums[0] / size,
-               variance = sums[1] / size - distance * distance;
-  const Statistics<A> s{A(shift + distance), A(1.0 / ::sqrt((variance > 0 ? variance : 0) + double(c.eps)))};
+  const Statistics<A> s{m.mean, A(1) / ::sqrt(m.squares / A(c.group_size()) + c.eps)};
   if (threadIdx.x == 0) c.mean[blockIdx.x] = s.mean, c.rstd[blockIdx.x] = s.rstd;
   return s;
 }
@@ -43,26 +40,19 @@ __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider ve
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups;
   const Tile t(kLast ? c.width / V : 1);
   const int64_t size = c.group_size(), end = !t.works() ? 0 : kLast ? c.space : size / V;
-  // What this thread reads, and the group's first element.
+  // What this thread reads.
   const auto [x, between] =
       kLast ? c.column(n, g * c.width + t.column * V) : typename Channels<T>::Column{c.x + blockIdx.x * size, V};
   const T* from = x + int64_t(t.pixel) * between;
   const int64_t stride = int64_t(t.step) * between;
 
-  // Sums of distances from the group's first element: no cancellation where the mean is far from 0.
-  const A shift = widen(kLast ? *c.column(n, g * c.width).first : *x);
-  A sum = 0, squares = 0;
+  const int64_t mine = t.pixel < end ? (end - 1 - t.pixel) / t.step + 1 : 0;  // vectors
+  Distances<A> distances(mine > 0 ? mean_of<A>(*reinterpret_cast<const Vec<T, V>*>(from)) : A(0));
   for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-      A d = A(widen(x.v[i])) - shift;
-      sum += d;
-      squares += d * d;
-    }
+    for (int i = 0; i < V; ++i) distances.add(A(widen(x.v[i])));
   });
-  double sums[2] = {double(sum), double(squares)};
-  block_sums(sums);
-  const auto [mean, rstd] = statistics(c, double(shift), sums);
+  const auto [mean, rstd] = statistics(c, block_moments(distances.moments(A(mine * V))));
   if (!c.out) return;
 
   if constexpr (kLast) {
@@ -96,93 +86,89 @@ __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider ve
   }
 }
 
-template <class A> struct Sums {
-  A sum, squares;  // of distances from the channel's first element (NCHW: from the group's)
-};
-
-// NHWC: sums of the channels of one piece of a picture.
+// NHWC: moments of the channels of one piece of a picture.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, Sums<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads) pixel_moments(Channels<T> c, Split s, Moments<real_t<T>>* out) {
   using A = real_t<T>;
   __shared__ A of_thread[2][V][kThreads];
   const Tile t(s.columns);
   const int column = int(blockIdx.x) % s.chunks * s.columns + t.column, channel = column * V;
   const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels;
+  const int64_t end = lesser(c.space, first + s.pixels);
   const bool works = t.works() && channel < c.channels;
-  A shift[V], sum[V] = {}, squares[V] = {};
-  if (works) {
+  // of the threads whose first pixel is `pixel`
+  auto count_of = [&](int pixel) { return first + pixel < end ? A((end - 1 - first - pixel) / t.step + 1) : A(0); };
+  Moments<A> m[V];
+  if (works && count_of(t.pixel) > A(0)) {
     const auto [x, between] = c.column(n, channel);
-    read_lanes<V>(x, shift);
-    for_vectors<T, V>(x + (first + t.pixel) * between, int64_t(t.step) * between, first + t.pixel,
-                      first + s.pixels < c.space ? first + s.pixels : c.space, t.step,
-                      [&](const Vec<T, V>& v, int64_t) {
+    const T* from = x + (first + t.pixel) * between;
+    A shift[V], sum[V] = {}, squares[V] = {};
+    read_lanes<V>(from, shift);
+    for_vectors<T, V>(from, int64_t(t.step) * between, first + t.pixel, end, t.step, [&](const Vec<T, V>& v, int64_t) {
 #pragma unroll
-                        for (int i = 0; i < V; ++i) {
-                          A d = A(widen(v.v[i])) - shift[i];
-                          sum[i] += d;
-                          squares[i] += d * d;
-                        }
-                      });
+      for (int i = 0; i < V; ++i) {
+        A d = A(widen(v.v[i])) - shift[i];
+        sum[i] += d;
+        squares[i] += d * d;
+      }
+    });
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      Distances<A> of_channel(shift[i]);
+      of_channel.sum = sum[i], of_channel.squares = squares[i];
+      m[i] = of_channel.moments(count_of(t.pixel));
+    }
   }
 #pragma unroll
-  for (int i = 0; i < V; ++i) of_thread[0][i][threadIdx.x] = sum[i], of_thread[1][i][threadIdx.x] = squares[i];
+  for (int i = 0; i < V; ++i) of_thread[0][i][threadIdx.x] = m[i].mean, of_thread[1][i][threadIdx.x] = m[i].squares;
   __syncthreads();
   if (!works || t.pixel > 0) return;
-#pragma unroll
-  for (int i = 0; i < V; ++i) {
 #pragma unroll 1
-    for (int r = 1; r < t.step; ++r)
-      sum[i] += of_thread[0][i][threadIdx.x + r * t.across], squares[i] += of_thread[1][i][threadIdx.x + r * t.across];
-    out[piece * c.channels + channel + i] = {sum[i], squares[i]};
+  for (int r = 1; r < t.step; ++r) {
+    const A count = count_of(r);
+    const int at = int(threadIdx.x) + r * t.across;
+#pragma unroll
+    for (int i = 0; i < V; ++i) join(m[i], {count, of_thread[0][i][at], of_thread[1][i][at]});
   }
+#pragma unroll
+  for (int i = 0; i < V; ++i) out[piece * c.channels + channel + i] = m[i];
 }
 
-// NCHW: sums of pieces of a group, which is dense.
+// NCHW: moments of pieces of a group, which is dense.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, int64_t pieces, Sums<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads) plane_moments(Channels<T> c, int64_t pieces, Moments<real_t<T>>* out) {
   using A = real_t<T>;
   const int64_t size = c.group_size(), per = (size / V + pieces - 1) / pieces, group = blockIdx.x / pieces,
                 first = blockIdx.x % pieces * per + threadIdx.x;
   const int64_t end = lesser(size / V, blockIdx.x % pieces * per + per);
-  const T* x = c.x + group * size;
-  const A shift = widen(*x);
-  A sum = 0, squares = 0;
-  for_vectors<T, V>(x + first * V, kThreads * V, first, end, kThreads, [&](const Vec<T, V>& v, int64_t) {
+  const T* x = c.x + group * size + first * V;
+  const int64_t mine = first < end ? (end - 1 - first) / kThreads + 1 : 0;  // vectors
+  Distances<A> distances(mine > 0 ? mean_of<A>(*reinterpret_cast<const Vec<T, V>*>(x)) : A(0));
+  for_vectors<T, V>(x, kThreads * V, first, end, kThreads, [&](const Vec<T, V>& v, int64_t) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-      A d = A(widen(v.v[i])) - shift;
-      sum += d;
-      squares += d * d;
-    }
+    for (int i = 0; i < V; ++i) distances.add(A(widen(v.v[i])));
   });
-  double sums[2] = {double(sum), double(squares)};
-  block_sums(sums);
-  if (threadIdx.x == 0) out[blockIdx.x] = {A(sums[0]), A(sums[1])};
+  const Moments<A> m = block_moments(distances.moments(A(mine * V)));
+  if (threadIdx.x == 0) out[blockIdx.x] = m;
 }
 
 // What y needs of each channel of each picture: y = (x - mean) * scale + offset.
 template <class A> struct Constants { A *mean, *scale, *offset; };
 
-// A block per group: its statistics from the sums of its pieces, and its channels' constants.
+// A block per group: its statistics from the moments of its pieces, and its channels' constants.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    group_statistics(Channels<T> c, Split s, const Sums<real_t<T>>* of_piece, Constants<real_t<T>> k) {
+    group_statistics(Channels<T> c, Split s, const Moments<real_t<T>>* of_piece, Constants<real_t<T>> k) {
   using A = real_t<T>;
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups, columns = c.last ? c.width : 1;
-  const double shift = double(widen(c.last ? *c.column(n, g * c.width).first : c.x[blockIdx.x * c.group_size()]));
-  double sums[2] = {};
+  Moments<A> mine;
   for (int i = int(threadIdx.x); i < s.pieces * columns; i += kThreads) {
     int piece = i / columns, channel = i - piece * columns;
-    Sums<A> p =
-        of_piece[c.last ? (n * s.pieces + piece) * c.channels + g * c.width + channel : blockIdx.x * s.pieces + piece];
-    // The same distances from the group's shift.
-    double further = c.last ? double(widen(*c.column(n, g * c.width + channel).first)) - shift : 0.0,
-           count = double(lesser(s.pixels, c.space - piece * s.pixels));
-    sums[0] += double(p.sum) + count * further;
-    sums[1] += double(p.squares) + 2 * further * double(p.sum) + count * further * further;
+    join(
+        mine,
+        of_piece[c.last ? (n * s.pieces + piece) * c.channels + g * c.width + channel : blockIdx.x * s.pieces + piece]);
   }
-  block_sums(sums);
-  const auto [mean, rstd] = statistics(c, shift, sums);
+  const auto [mean, rstd] = statistics(c, block_moments(mine));
   for (int i = int(threadIdx.x); i < c.width; i += kThreads) {
     int channel = g * c.width + i;
     int64_t at = int64_t(n) * c.channels + channel;
@@ -249,13 +235,15 @@ template <class T, int V> void in_passes(const Channels<T>& c, Device device) {
   const int64_t groups = c.batch * c.groups, planes = c.batch * c.channels;
   const Split s = c.last ? Split(c.channels, c.space, V)
                          : Split(std::min(Split::kMostPieces, (c.group_size() + Split::kPiece - 1) / Split::kPiece));
-  Scratch sums(device, size_t(s.pieces * (c.last ? planes : groups)) * sizeof(Sums<A>)),
+  Scratch moments(device, size_t(s.pieces * (c.last ? planes : groups)) * sizeof(Moments<A>)),
       constants(device, size_t(planes) * 3 * sizeof(A));
   const Constants<A> k{constants.as<A>(), constants.as<A>() + planes, constants.as<A>() + 2 * planes};
   const unsigned tiles = unsigned(c.batch * s.pieces * s.chunks);
-  if (c.last) launch("group_norm", device, tiles, pixel_sums<T, V>, c, s, sums.as<Sums<A>>());
-  else launch("group_norm", device, unsigned(groups * s.pieces), plane_sums<T, V>, c, s.pieces, sums.as<Sums<A>>());
-  launch("group_norm", device, unsigned(groups), group_statistics<T>, c, s, sums.as<const Sums<A>>(), k);
+  if (c.last) launch("group_norm", device, tiles, pixel_moments<T, V>, c, s, moments.as<Moments<A>>());
+  else
+    launch("group_norm", device, unsigned(groups * s.pieces), plane_moments<T, V>, c, s.pieces,
+           moments.as<Moments<A>>());
+  launch("group_norm", device, unsigned(groups), group_statistics<T>, c, s, moments.as<const Moments<A>>(), k);
   if (!c.out) return;
   if (c.last) return launch("group_norm", device, tiles, normalise_pixels<T, V>, c, s, k);
   for_plane_runs<V>("group_norm", c, [&](int64_t first, uint32_t count, const Divider& plane) {

@@ -32,9 +32,17 @@ template <class T> struct Channels {
     const T* first;
     int32_t stride;
   };
+  // Counted from x in either case: of a pointer that is one of two the compiler forgets that it is device memory, and
+  // each access would have to find out.
   __device__ Column column(int64_t n, int channel) const {
-    if (channel < near) return {x + n * space * near + channel, near};
-    return {beside + n * space * (channels - near) + (channel - near), channels - near};
+    int64_t bytes = 0;
+    int32_t stride = near;
+    if (channel >= near) {
+      bytes = reinterpret_cast<const char*>(beside) - reinterpret_cast<const char*>(x);
+      stride = channels - near, channel -= near;
+    }
+    bytes += (n * space * stride + channel) * int64_t(sizeof(T));
+    return {reinterpret_cast<const T*>(reinterpret_cast<const char*>(x) + bytes), stride};
   }
 };
 
@@ -99,6 +107,63 @@ __device__ inline void for_vectors(const T* p, int64_t stride, int64_t first, in
     const Vec<T, V> x = *reinterpret_cast<const Vec<T, V>*>(p);
     use(x, i);
   }
+}
+
+// Of some elements: their number, mean, and sum of squared distances from it.
+template <class A> struct Moments { A count = 0, mean = 0, squares = 0; };
+// Those of both together (Chan, Golub and LeVeque, 1979): nothing cancels, whatever the means are.
+template <class A> __device__ inline void join(Moments<A>& a, const Moments<A>& b) {
+  if (b.count == A(0)) return;
+  const A count = a.count + b.count, part = b.count / count, apart = b.mean - a.mean;
+  a.mean += apart * part;
+  a.squares += b.squares + apart * apart * a.count * part;
+  a.count = count;
+}
+
+// What a thread adds up of its own elements: distances from a shift near them. An element far from the others, be it
+// the first, costs the digits of the few sums that it is in, and there it is the variance.
+template <class A> struct Distances {
+  A shift, sum = 0, squares = 0;
+  __device__ explicit Distances(A near) : shift(near) {}
+  __device__ void add(A x) {
+    const A d = x - shift;
+    sum += d;
+    squares += d * d;
+  }
+  __device__ Moments<A> moments(A count) const {
+    if (count == A(0)) return {};
+    const A mean = sum / count, about_mean = squares - sum * mean;
+    return {count, shift + mean, about_mean > A(0) ? about_mean : A(0)};
+  }
+};
+template <class A, class T, int V> __device__ inline A mean_of(const Vec<T, V>& x) {
+  A sum = 0;
+#pragma unroll
+  for (int i = 0; i < V; ++i) sum += A(widen(x.v[i]));
+  return sum / A(V);
+}
+
+// Those of all of the block's threads, in every thread and in one order. The block has whole warps.
+template <class A> __device__ inline Moments<A> block_moments(Moments<A> m) {
+  __shared__ A of_warp[3][kWarp];
+  const int lane = int(threadIdx.x) % kWarp, warps = int(blockDim.x) / kWarp;
+  auto join_lanes = [&] {  // lane 0 gets all
+#pragma unroll
+    for (int by = kWarp / 2; by > 0; by /= 2)
+      join(m, {__shfl_down_sync(~0u, m.count, by), __shfl_down_sync(~0u, m.mean, by),
+               __shfl_down_sync(~0u, m.squares, by)});
+  };
+  join_lanes();
+  __syncthreads();  // the last call's are read
+  if (lane == 0) {
+    const int w = int(threadIdx.x) / kWarp;
+    of_warp[0][w] = m.count, of_warp[1][w] = m.mean, of_warp[2][w] = m.squares;
+  }
+  __syncthreads();
+  m = {};
+  if (lane < warps) m = {of_warp[0][lane], of_warp[1][lane], of_warp[2][lane]};
+  join_lanes();
+  return {__shfl_sync(~0u, m.count, 0), __shfl_sync(~0u, m.mean, 0), __shfl_sync(~0u, m.squares, 0)};
 }
 
 // The sums of each x[k] over the block's threads, in every thread and in one order. The block has whole warps.

@@ -48,7 +48,7 @@ void scatter_into(const char* op, const Tensor& out, int64_t dim, const Tensor& 
     scatter_into(op, sum, dim, at, to_dtype(src, kFloat32), true);
     return copy_bytes(out, sum);
   }
-  Scatter k{memory_for(out, at, dim), src, at, out.strides()[dim], int(dim), accumulate};
+  Scatter k{memory_for(out, at, dim), src, at, out.strides()[dim], int(dim), accumulate, out.shape()[dim]};
   auto kernel = scatter_kernel.find(out.device(), k);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", out.dtype(), " on ", out.device());
   kernel(k);
@@ -111,7 +111,7 @@ Tensor gather(const Tensor& input, int64_t dim, const Tensor& index) {
   Tensor at = checked_index("gather", input, d, index), x = at_least_1d(input);
   Tensor y = empty(at.shape(), x.dtype(), x.device());
   if (y.numel() > 0) {
-    Take t{y, memory_for(x, at, d), at, x.strides()[d]};
+    Take t{y, memory_for(x, at, d), at, x.strides()[d], x.shape()[d]};
     auto kernel = take_kernel.find(x.device(), t);
     SF_CHECK_AS(NotSupported, kernel, "gather: no kernel on ", x.device());
     kernel(t);

@@ -117,7 +117,9 @@ Plan plan(const char* op, const Tensor& x, const Tensors& positions) {
                 x.strides()[d],
                 x.device().is_meta() ? nullptr : p.offset.data<int64_t>(),
                 &bad,
-                &found};
+                &found,
+                op,
+                d};
     auto kernel = positions_kernel.find(x.device(), k);
     SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", x.device());
     kernel(k);
@@ -141,7 +143,8 @@ void put_at(const char* op, const Tensor& out, const Tensors& positions, const T
   Tensor src = v.numel() == 1         ? v.reshape({}).expand(p.flat())
                : p.points.size() == 1 ? v.expand(result)
                                       : v.expand(result).reshape(p.flat());
-  Put k{p.memory(out), src, int(p.before.size()), p.offset.data_ptr() ? p.offset.data<int64_t>() : nullptr, accumulate};
+  Put k{p.memory(out), src,      int(p.before.size()), p.offset.data_ptr() ? p.offset.data<int64_t>() : nullptr,
+        accumulate,    INT64_MAX};
   auto kernel = put_kernel.find(out.device(), k);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", out.dtype(), " on ", out.device());
   kernel(k);
@@ -176,7 +179,7 @@ Tensor index_at(const Tensor& x, const Tensors& positions) {
     autograd::NoGrad off;
     Shape shape = Shape::filled(p.before.size() + 1 + p.after.size(), 1);
     shape[p.before.size()] = p.offset.numel();
-    Take t{y.view(p.flat()), p.memory(x), p.offset.view(shape).expand(p.flat()), 1};
+    Take t{y.view(p.flat()), p.memory(x), p.offset.view(shape).expand(p.flat()), 1, INT64_MAX};
     auto kernel = take_kernel.find(x.device(), t);
     SF_CHECK_AS(NotSupported, kernel, "index: no kernel on ", x.device());
     kernel(t);
@@ -255,7 +258,7 @@ void indexing::check_range(const char* op, const Tensor& index, int64_t low, int
     if (v.strides[i] == 0) v.sizes[i] = 1;  // expanded: the same value again
   int64_t bad = 0;
   bool found = false;
-  Positions k{v, low, high, 0, nullptr, &bad, &found};
+  Positions k{v, low, high, 0, nullptr, &bad, &found, op, dim};
   auto kernel = positions_kernel.find(index.device(), k);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", index.device());
   kernel(k);
@@ -266,7 +269,7 @@ bool indexing::all_hold(const char* op, const Tensor& ok) {
   int64_t value = 0;
   bool found = false;
   Tensor numbers = to_dtype(ok, kInt64);
-  Positions k{numbers, 1, 2, 1, nullptr, &value, &found};
+  Positions k{numbers, 1, 2, 1, nullptr, &value, &found, op, -1, true};
   auto kernel = positions_kernel.find(ok.device(), k);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", ok.device());
   kernel(k);
@@ -280,7 +283,9 @@ void indexing::put_slices(const char* op, const Tensor& out, int64_t dim, const 
   Tensor offset = contiguous(
       out.strides()[dim] == 1 ? position
                               : where(lt(position, wrapped(0)), position, mul(position, wrapped(out.strides()[dim]))));
-  Put k{out, src, int(dim), offset.data<int64_t>(), accumulate};
+  Put k{out,        src,
+        int(dim),   offset.data<int64_t>(),
+        accumulate, out.shape()[dim] * std::max<int64_t>(out.strides()[dim], 1)};
   k.out.sizes[dim] = position.numel();
   k.out.strides[dim] = 0;
   auto kernel = put_kernel.find(out.device(), k);

@@ -1,10 +1,10 @@
 // Indexing on CUDA. Writes to equal positions happen in the order of the index, without atomics: points are first
-// sorted by where they go, and one thread does all of one place. Checking positions waits for the GPU, so that a wrong
-// one is an error here. In a captured graph nothing can wait: there a wrong one stops the replay (CUDA's "unspecified
-// launch failure"), as it stops every call in PyTorch.
+// sorted by where they go, and one thread does all of one place. A wrong position is reported (backend/cuda/reports.h)
+// and left out, so that no call waits for the GPU and captured graphs check theirs too.
 #include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/cub.h"
 #include "scaffolding/backend/cuda/launch.cuh"
+#include "scaffolding/backend/cuda/reports.h"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/vec.cuh"
 #include "scaffolding/backend/cuda/walk.cuh"
@@ -14,50 +14,58 @@ namespace sf::cuda {
 namespace {
 
 struct Wrong {
-  unsigned long long found;
+  int32_t found, any;
   int64_t value;
 };
 
+// Any thread's will do: each writes a wrong value, and 8 bytes are written at once.
 __global__ void __launch_bounds__(kThreads)
-    check_positions(Walk<2> w, int64_t low, int64_t high, int64_t stride, bool adds, Wrong* wrong) {
+    check_positions(Walk<2> w, int64_t low, int64_t high, int64_t stride, bool adds, Report report) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= w.n) return;
   int64_t at[2];
   w.offsets(i, at);
-  int64_t v = *reinterpret_cast<const int64_t*>(w.data[1] + at[1]);
-  if (v < low || v >= high) {  // any thread's will do, but two must not write
-    if (atomicCAS(&wrong->found, 0ull, 1ull) == 0) wrong->value = v;
-  } else if (adds) {
-    *reinterpret_cast<int64_t*>(w.data[0] + at[0]) += (v < 0 ? v + high : v) * stride;
+  const int64_t v = *reinterpret_cast<const int64_t*>(w.data[1] + at[1]);
+  const bool wrong = v < low || v >= high;
+  if (adds) {
+    int64_t& offset = *reinterpret_cast<int64_t*>(w.data[0] + at[0]);
+    offset = wrong ? INT64_MIN / 2 : offset + (v < 0 ? v + high : v) * stride;
   }
+  if (!wrong) return;
+  *static_cast<volatile int64_t*>(report.value) = v;
+  __threadfence_system();
+  *static_cast<volatile int32_t*>(report.raised) = 1;
+  __threadfence_system();
+  *static_cast<volatile int32_t*>(report.any) = 1;
 }
 
-__global__ void stop_if_wrong(const Wrong* wrong) {
-  if (wrong->found) __trap();
-}
-
-void positions(const Positions& k) {
-  if (k.index.numel() == 0) return;
-  Device device = k.index.device;
+void queue_check(const Positions& k, const Report& report) {
   TensorView offset = k.index;
   if (k.offset) {
     offset.data = k.offset;
     int64_t step = 1;
     for (int d = offset.ndim - 1; d >= 0; --d) offset.strides[d] = step, step *= offset.sizes[d];
   }
+  const size_t item[] = {sizeof(int64_t), sizeof(int64_t)};
+  for_walks<2>(cpu::StridedLoop{&offset, &k.index}, item, 1, [&](const Walk<2>& w) {
+    launch(k.op, k.index.device, blocks_for(w.n, 1), check_positions, w, k.low, k.high, k.stride, k.offset != nullptr,
+           report);
+  });
+}
+
+void positions(const Positions& k) {
+  if (k.index.numel() == 0) return;
+  if (CudaGraph::recording() || !(k.waits || checks_wait()))
+    return queue_check(k, Reports::instance().of(k.op, k.dim, k.high));
+  Device device = k.index.device;
   Scratch scratch(device, sizeof(Wrong));
   DeviceScope scope(device.index);
   Stream stream = Stream::current(device.index);
-  check(cudaMemsetAsync(scratch.as<Wrong>(), 0, sizeof(Wrong), stream.handle), "index");
-  const size_t item[] = {sizeof(int64_t), sizeof(int64_t)};
-  for_walks<2>(cpu::StridedLoop{&offset, &k.index}, item, 1, [&](const Walk<2>& w) {
-    launch("index", device, blocks_for(w.n, 1), check_positions, w, k.low, k.high, k.stride, k.offset != nullptr,
-           scratch.as<Wrong>());
-  });
-  if (CudaGraph::recording())
-    return launch("index", device, 1, stop_if_wrong, static_cast<const Wrong*>(scratch.as<Wrong>()));
+  Wrong* there = scratch.as<Wrong>();
+  check(cudaMemsetAsync(there, 0, sizeof(Wrong), stream.handle), k.op);
+  queue_check(k, {&there->value, &there->found, &there->any});
   Wrong wrong;
-  check(cudaMemcpyAsync(&wrong, scratch.as<Wrong>(), sizeof wrong, cudaMemcpyDefault, stream.handle), "index");
+  check(cudaMemcpyAsync(&wrong, there, sizeof wrong, cudaMemcpyDefault, stream.handle), k.op);
   stream.synchronize();
   if (!wrong.found) return;
   *k.bad = wrong.value;
@@ -101,7 +109,8 @@ bool in_vectors(cpu::StridedLoop& loop, int dense, int64_t item, int64_t lanes) 
   return true;
 }
 
-template <class U, int V> __global__ void __launch_bounds__(kThreads) take_elements(Walk<3> w, int64_t scale) {
+template <class U, int V>
+__global__ void __launch_bounds__(kThreads) take_elements(Walk<3> w, int64_t scale, int64_t bound) {
   constexpr int kEach = 2;  // of a thread, both on their way at once
   uint32_t first = blockIdx.x * uint32_t(kThreads * kEach) + threadIdx.x;
   int64_t at[kEach][3];
@@ -109,7 +118,8 @@ template <class U, int V> __global__ void __launch_bounds__(kThreads) take_eleme
   for (int j = 0; j < kEach; ++j) {
     if (first + j * kThreads >= w.n) break;
     w.offsets(first + j * kThreads, at[j]);
-    at[j][1] += *reinterpret_cast<const int64_t*>(w.data[2] + at[j][2]) * scale;
+    const int64_t position = *reinterpret_cast<const int64_t*>(w.data[2] + at[j][2]);
+    at[j][1] += (uint64_t(position) < uint64_t(bound) ? position : 0) * scale;
   }
   Vec<U, V> x[kEach];
 #pragma unroll
@@ -128,7 +138,7 @@ void take(const Take& t) {
     cpu::StridedLoop loop{&t.out, &t.in, &t.offset};
     auto kernel = in_vectors(loop, 2, int64_t(sizeof(U)), V) ? take_elements<U, V> : take_elements<U, 1>;
     for_walks<3>(loop, item, 1, [&](const Walk<3>& w) {
-      launch("take", t.out.device, blocks_for(w.n, 2), kernel, w, t.scale * int64_t(sizeof(U)));
+      launch("take", t.out.device, blocks_for(w.n, 2), kernel, w, t.scale * int64_t(sizeof(U)), t.bound);
     });
   });
 }
@@ -159,6 +169,7 @@ template <class F> void by_type(DType t, bool accumulate, const F& f) {
 
 struct Along {
   int64_t n, src_step, offset_step, scale;  // steps in bytes along the indexed dimension
+  int64_t bound;
 };
 
 // A thread per lane (all other dimensions), in order along the indexed one.
@@ -168,8 +179,9 @@ template <class T, bool kAdds> __global__ void __launch_bounds__(kThreads) scatt
   int64_t at[3];
   w.offsets(i, at);
   for (int64_t j = 0; j < a.n; ++j) {
-    T* y = reinterpret_cast<T*>(w.data[0] + at[0] +
-                                *reinterpret_cast<const int64_t*>(w.data[2] + at[2] + j * a.offset_step) * a.scale);
+    const int64_t position = *reinterpret_cast<const int64_t*>(w.data[2] + at[2] + j * a.offset_step);
+    if (uint64_t(position) >= uint64_t(a.bound)) continue;
+    T* y = reinterpret_cast<T*>(w.data[0] + at[0] + position * a.scale);
     T x = *reinterpret_cast<const T*>(w.data[1] + at[1] + j * a.src_step);
     if constexpr (kAdds) *y = rounded<T>(added<T>(typename Adding<T>::type(widen(*y)), x));
     else *y = x;
@@ -191,7 +203,8 @@ void scatter_by_lanes(const Scatter& s) {
   by_type(s.out.dtype, s.accumulate, [&](auto t, auto adds) {
     using T = decltype(t);
     int64_t item_size = int64_t(sizeof(T));
-    Along a{s.src.sizes[s.dim], s.src.strides[s.dim] * item_size, s.offset.strides[s.dim] * 8, s.scale * item_size};
+    Along a{s.src.sizes[s.dim], s.src.strides[s.dim] * item_size, s.offset.strides[s.dim] * 8, s.scale * item_size,
+            s.bound};
     const size_t item[] = {sizeof(T), sizeof(T), sizeof(int64_t)};
     for_walks<3>(lanes, item, 1, [&](const Walk<3>& w) {
       launch("scatter", s.out.device, blocks_for(w.n, 1), scatter_lanes<T, decltype(adds)::value>, w, a);
@@ -252,14 +265,16 @@ struct SortedPoints {
   Points sorted;
 };
 
-// Where each element goes, in elements from the result's first, and where it is, in bytes from the source's.
+// Where each element goes, in elements from the result's first (negative: nowhere), and where it is, in bytes from the
+// source's.
 __global__ void __launch_bounds__(kThreads)
-    write_places(Walk<3> w, int64_t item, int64_t scale, int64_t* place, int64_t* from) {
+    write_places(Walk<3> w, int64_t item, int64_t scale, int64_t bound, int64_t* place, int64_t* from) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= w.n) return;
   int64_t at[3];
   w.offsets(i, at);
-  place[i] = at[0] / item + *reinterpret_cast<const int64_t*>(w.data[2] + at[2]) * scale;
+  const int64_t position = *reinterpret_cast<const int64_t*>(w.data[2] + at[2]);
+  place[i] = uint64_t(position) < uint64_t(bound) ? at[0] / item + position * scale : -1;
   from[i] = at[1];
 }
 
@@ -270,7 +285,9 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   uint32_t run = i < n ? p.runs[i] : 0;
   if (run == 0) return;
-  T* y = out + p.offset[p.order[i]];
+  const int64_t place = p.offset[p.order[i]];
+  if (place < 0) return;
+  T* y = out + place;
   if constexpr (kAdds) {
     typename Adding<T>::type sum = widen(*y);
     for (uint32_t k = i; k < i + run; ++k)
@@ -292,8 +309,8 @@ void scatter_sorted(const Scatter& s) {
     const size_t item[] = {sizeof(T), sizeof(T), sizeof(int64_t)};
     // Whatever the order of the walk's dimensions: elements for one place differ in the indexed one alone.
     for_walks<3>(cpu::StridedLoop{&s.out, &s.src, &s.offset}, item, 1, [&](const Walk<3>& w) {
-      launch("scatter", device, blocks_for(w.n, 1), write_places, w, int64_t(sizeof(T)), s.scale, place.as<int64_t>(),
-             from.as<int64_t>());
+      launch("scatter", device, blocks_for(w.n, 1), write_places, w, int64_t(sizeof(T)), s.scale, s.bound,
+             place.as<int64_t>(), from.as<int64_t>());
     });
     SortedPoints points("scatter", device, place.as<const int64_t>(), n);
     launch("scatter", device, blocks_for(n, 1), scatter_points<T, decltype(adds)::value>, points.sorted,
@@ -311,7 +328,7 @@ void scatter(const Scatter& s) {
 
 struct Slices {
   uint32_t blocks;  // of a place
-  int64_t src_step, item;
+  int64_t src_step, item, bound;
 };
 
 // A thread per V lanes and place: the first of the points that go there does them all, in order.
@@ -321,7 +338,7 @@ __global__ void __launch_bounds__(kThreads) put_lanes(Walk<2> w, Points p, Slice
            run = p.runs[first];
   if (i >= w.n || run == 0) return;
   int64_t offset = p.offset[p.order[first]];
-  if (offset < 0) return;
+  if (uint64_t(offset) >= uint64_t(s.bound)) return;
   int64_t at[2];
   w.offsets(i, at);
   char* y = w.data[0] + at[0] + offset * s.item;
@@ -367,7 +384,7 @@ void put(const Put& k) {
     constexpr bool kAdds = decltype(adds)::value;
     constexpr int V = sizeof(T) == 1 ? 8 : 16 / int(sizeof(T));
     auto kernel = in_vectors(lanes, 2, int64_t(sizeof(T)), V) ? put_lanes<T, kAdds, V> : put_lanes<T, kAdds, 1>;
-    Slices s{1, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T))};
+    Slices s{1, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T)), k.bound};
     const size_t item[] = {sizeof(T), sizeof(T)};
     for_walks<2>(lanes, item, 1, [&](const Walk<2>& w) {
       s.blocks = blocks_for(w.n, 1);

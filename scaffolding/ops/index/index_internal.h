@@ -6,10 +6,11 @@ namespace sf::indexing {
 
 // index as int64; TypeError for other than integers.
 Tensor as_positions(const char* op, const char* name, const Tensor& index, const Device& device);
-// IndexError unless every value of index (int64) is in [low, high). `dim` is named in the message.
+// IndexError unless every value of index (int64) is in [low, high). `dim` is named in the message, op a literal. On a
+// GPU it is raised by the next call that waits for it: kernels that take such positions must leave out wrong ones.
 void check_range(const char* op, const Tensor& index, int64_t low, int64_t high, int64_t dim);
 // Whether all of ok, a bool tensor, is true, which waits for the device. In a captured graph nothing can wait:
-// there a false stops the replay.
+// there a false is an IndexError of the next call that waits.
 bool all_hold(const char* op, const Tensor& ok);
 
 // x's slices of dim at positions (int64, 1-D, already checked); off the tape.

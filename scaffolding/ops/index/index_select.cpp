@@ -67,7 +67,7 @@ Tensor indexing::take_slices(const char* op, const Tensor& x, int64_t d, const T
     in.sizes[d] = at.numel();
     in.strides[d] = 0;
     const Tensor places = at.reshape(row);
-    Take t{y, in, places.expand(size), x.strides()[d]};
+    Take t{y, in, places.expand(size), x.strides()[d], x.shape()[d]};
     auto kernel = take_kernel.find(x.device(), t);
     SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", x.device());
     kernel(t);

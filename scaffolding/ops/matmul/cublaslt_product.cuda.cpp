@@ -3,10 +3,10 @@
 #include <bit>
 #include <map>
 #include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/stream.h"
 #include "scaffolding/backend/cuda_graph.h"
@@ -81,7 +81,8 @@ Key key_of(const Product& p) {
     for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))})
       k[n++] = x;
   k[n++] = p.addend ? int64_t(alignment_of(p.addend)) : 0;
-  if (p.epilogue.bias) k[n++] = int64_t(alignment_of(p.epilogue.bias.data));
+  if (p.epilogue.bias)
+    for (int64_t x : {int64_t(alignment_of(p.epilogue.bias.data)), int64_t(p.epilogue.bias.dtype)}) k[n++] = x;
   if (p.epilogue.pre)
     for (int64_t x : {int64_t(alignment_of(p.epilogue.pre.data)), p.epilogue.pre.strides[1], p.epilogue.pre.strides[0]})
       k[n++] = x;
@@ -95,8 +96,37 @@ void set_pointers(const Product& p, cublasLtMatmulDesc_t desc) {
   if (p.scales.second) set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scales.second);
 }
 
+// What cuBLASLt answers where it has nothing for a call: of some epilogues, types and layouts it says that they are
+// invalid.
+bool refuses(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
+// Up to `wanted` algorithms, the most promising first; none where it has none.
+std::vector<Algorithm> proposals(const Product& p, const Plan& plan, int wanted) {
+  cublasLtMatmulPreference_t wishes = nullptr;
+  check_cublas(cublaslt().preference_create(&wishes), "matmul");
+  set(wishes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.first.data));
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.second.data));
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.addend ? p.addend : p.result.data));
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.result.data));
+  cublasLtMatmulHeuristicResult_t found[kRivals] = {};
+  int count = 0;
+  cublasStatus_t status = cublaslt().heuristic(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second,
+                                               plan.result, plan.result, wishes, wanted, found, &count);
+  cublaslt().preference_destroy(wishes);
+  if (refuses(status)) return {};
+  check_cublas(status, "matmul");
+  std::vector<Algorithm> all;
+  for (int i = 0; i < count; ++i)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS) all.push_back({found[i].algo, found[i].workspaceSize});
+  return all;
+}
+
 // What a file remembers, if this cuBLASLt accepts it for this product; else all are timed later.
-void choose(const Product& p, Plan& plan, std::span<const cublasLtMatmulHeuristicResult_t> found) {
+void choose(const Product& p, Plan& plan, const std::vector<Algorithm>& found) {
   std::string key;
   for (int64_t x : key_of(p)) key += std::to_string(x) + ' ';
   plan.file_key = algorithm_file_key(p.device.index, key);
@@ -110,8 +140,7 @@ void choose(const Product& p, Plan& plan, std::span<const cublasLtMatmulHeuristi
       return;
     }
   }
-  for (auto& f : found)
-    if (f.state == CUBLAS_STATUS_SUCCESS) plan.rivals.push_back({f.algo, f.workspaceSize});
+  plan.rivals = found;
 }
 
 void fill(const Product& p, Plan& plan) {
@@ -139,24 +168,11 @@ void fill(const Product& p, Plan& plan) {
   plan.first = layout_of(p.first, p.first_type, p.batch);
   plan.second = layout_of(p.second, p.second_type, p.batch);
   plan.result = layout_of(p.result, p.out, p.batch);
-  cublasLtMatmulPreference_t wishes = nullptr;
-  check_cublas(cublaslt().preference_create(&wishes), "matmul");
-  set(wishes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.first.data));
-  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.second.data));
-  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.addend ? p.addend : p.result.data));
-  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.result.data));
-  const int wanted = matmul_benchmark() ? kRivals : 1;
-  cublasLtMatmulHeuristicResult_t found[kRivals] = {};
-  int count = 0;
-  cublasStatus_t status = cublaslt().heuristic(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second,
-                                               plan.result, plan.result, wishes, wanted, found, &count);
-  cublaslt().preference_destroy(wishes);
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "matmul");
-  plan.found = status == CUBLAS_STATUS_SUCCESS && count > 0;
+  const auto found = proposals(p, plan, matmul_benchmark() ? kRivals : 1);
+  plan.found = !found.empty();
   if (!plan.found) return;
-  plan.algorithm = {found[0].algo, found[0].workspaceSize};
-  if (wanted > 1) choose(p, plan, std::span(found, size_t(count)));
+  plan.algorithm = found[0];
+  if (matmul_benchmark()) choose(p, plan, found);
 }
 
 // One lock for the cache and for the pointers in a plan's descriptor: cublasLtMatmul has read them when it returns.
@@ -183,12 +199,14 @@ Plan& plan_of(const Product& p) {
 
 bool Product::exists() const {
   DeviceScope scope(device.index);
+  Relaxed relaxed;
   std::lock_guard lock(plans_mutex);
   return plan_of(*this).found;
 }
 
 bool Product::run(double alpha, double beta) const {
   DeviceScope scope(device.index);
+  Relaxed relaxed;
   std::lock_guard lock(plans_mutex);
   Plan& plan = plan_of(*this);
   if (!plan.found) return false;
@@ -219,7 +237,17 @@ bool Product::run(double alpha, double beta) const {
     }
     plan.rivals.clear();
   }
-  check_cublas(queue(plan.algorithm, c), "matmul");
+  cublasStatus_t status = queue(plan.algorithm, c);
+  if (refuses(status)) {  // some algorithms are proposed and refuse when they are run: the first that does not
+    for (const Algorithm& other : proposals(*this, plan, kRivals)) {
+      status = queue(other, c);
+      if (refuses(status)) continue;
+      plan.algorithm = other;
+      break;
+    }
+    if (refuses(status)) return plan.found = false;
+  }
+  check_cublas(status, "matmul");
   return true;
 }
 

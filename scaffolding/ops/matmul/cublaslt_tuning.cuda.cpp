@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/kernel_file.h"
 
 namespace sf::cuda {
@@ -9,9 +10,7 @@ namespace sf::cuda {
 static constexpr char kEntry[] = "cublaslt algorithm";
 
 std::string algorithm_file_key(int device, const std::string& product) {
-  cudaDeviceProp p;
-  check(cudaGetDeviceProperties(&p, device), "matmul");
-  return "cuBLASLt " + std::to_string(cublaslt().version()) + '\n' + p.name + '\n' + product;
+  return "cuBLASLt " + std::to_string(cublaslt().version()) + '\n' + properties(device).name + '\n' + product;
 }
 
 // The workspace's bytes, then the algorithm's words; anything else is no algorithm.

@@ -30,8 +30,8 @@ struct Readable {
 };
 
 // The epilogue that does all of what follows the product, if there is one (cublasLtMatmul, "Supported configurations"):
-// none in float64, no sum after an activation, no GELU but the one by tanh, a bias of the result's dtype, and rows of
-// `pre` a multiple of 8 apart.
+// none in float64, no sum after an activation, no GELU but the one by tanh and that for 16 bits alone (its tanh may be
+// the GPU's approximate one, 2^-11 away), a bias of the result's dtype, and rows of `pre` a multiple of 8 apart.
 std::optional<ProductEpilogue> whole_epilogue(const Gemm& g) {
   bool bias = g.bias.defined();
   ProductEpilogue e{CUBLASLT_EPILOGUE_DEFAULT, g.bias, g.pre};
@@ -48,6 +48,7 @@ std::optional<ProductEpilogue> whole_epilogue(const Gemm& g) {
       e.kind = bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
       return e;
     case Activation::GeluTanh:
+      if (!is_reduced(g.c.dtype)) return {};
       if (!g.pre) {
         e.kind = bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
         return e;

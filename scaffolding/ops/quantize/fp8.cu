@@ -2,16 +2,13 @@
 // the cache; dequantising is one pass, 16 bytes of codes to a thread where rows allow it.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
+#include "scaffolding/ops/quantize/fp8_codes.cuh"
 #include "scaffolding/ops/quantize/kernel.h"
 
 namespace sf::cuda {
 namespace {
 
 constexpr int kWarp = 32;
-
-template <class Q> struct Largest;
-template <> struct Largest<Float8E4M3> { static constexpr float value = 448; };
-template <> struct Largest<Float8E5M2> { static constexpr float value = 57344; };
 
 template <class F> void as_float8(DType t, const F& f) {
   if (t == kFloat8E4M3) f(Float8E4M3{});
@@ -30,32 +27,44 @@ __device__ inline float block_maximum(float x) {
   return x;
 }
 
-template <class Q> __device__ inline Q quantized(float x, float scale) {
-  const float v = x / scale, most = Largest<Q>::value;
-  return from_float<Q>(v > most ? most : v < -most ? -most : v);
+template <class T, int V> __device__ inline void read_floats(const T* x, float (&v)[V]) {
+  const Vec<T, V> in = *reinterpret_cast<const Vec<T, V>*>(x);
+#pragma unroll
+  for (int i = 0; i < V; ++i) v[i] = float(widen(in.v[i]));
+}
+template <class Q, int V> __device__ inline void write_codes(Q* q, float (&v)[V], const DividedBy& divided) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) v[i] = divided(v[i]);
+  *reinterpret_cast<Vec<Q, V>*>(q) = codes_of<Q>(v);
 }
 
-template <class T, class Q>
+template <class T, class Q, int V>
 __global__ void __launch_bounds__(kThreads) measured_rows(const T* x, Q* q, float* scale, int64_t cols) {
   const int64_t row = blockIdx.x;
   x += row * cols, q += row * cols;
-  float most = 0;
-  for (int64_t c = threadIdx.x; c < cols; c += kThreads) most = fmaxf(most, fabsf(float(widen(x[c]))));
+  float most = 0, v[V];
+  for (int64_t c = int64_t(threadIdx.x) * V; c < cols; c += kThreads * V) {
+    read_floats(x + c, v);
+#pragma unroll
+    for (int i = 0; i < V; ++i) most = fmaxf(most, fabsf(v[i]));
+  }
   most = block_maximum(most);
-  const float s = most > 0 ? most / Largest<Q>::value : 1.f;
+  const float s = most > 0 ? most / Float8<Q>::most : 1.f;
   if (threadIdx.x == 0) scale[row] = s;
-  for (int64_t c = threadIdx.x; c < cols; c += kThreads) q[c] = quantized<Q>(float(widen(x[c])), s);
+  const DividedBy divided(s);
+  for (int64_t c = int64_t(threadIdx.x) * V; c < cols; c += kThreads * V) {
+    read_floats(x + c, v);
+    write_codes(q + c, v, divided);
+  }
 }
 
 template <class T, class Q, int V>
 __global__ void __launch_bounds__(kThreads) scaled_elements(const T* x, Q* q, const float* scale, int64_t n) {
   const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (i >= n) return;
-  const Vec<T, V> in = *reinterpret_cast<const Vec<T, V>*>(x + i);
-  const float s = *scale;
-  Vec<Q, V> out;
-  for (int j = 0; j < V; ++j) out.v[j] = quantized<Q>(float(widen(in.v[j])), s);
-  *reinterpret_cast<Vec<Q, V>*>(q + i) = out;
+  float v[V];
+  read_floats(x + i, v);
+  write_codes(q + i, v, DividedBy(*scale));
 }
 
 template <class Q, class T, int V>
@@ -65,10 +74,12 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= n) return;
   const Vec<Q, V> in = *reinterpret_cast<const Vec<Q, V>*>(q + i);
   const float s = scale[per_row ? i / cols : 0];
+  float v[V];
+  values_of(in, v);
   for (int j = 0; j < V; j += lanes_for<T>() < V ? lanes_for<T>() : V) {
     constexpr int kStore = lanes_for<T>() < V ? lanes_for<T>() : V;
     Vec<T, kStore> out;
-    for (int l = 0; l < kStore; ++l) out.v[l] = to_storage<T>(to_float(in.v[j + l]) * s);
+    for (int l = 0; l < kStore; ++l) out.v[l] = to_storage<T>(v[j + l] * s);
     *reinterpret_cast<Vec<T, kStore>*>(y + i + j) = out;
   }
 }
@@ -84,8 +95,12 @@ void quantize(const Fp8Quantize& f) {
       const T* x = f.x.as<const T>();
       Q* q = f.q.as<Q>();
       float* scale = f.scale.as<float>();
-      if (f.measure) return launch("quantize_fp8", f.x.device, unsigned(rows), measured_rows<T, Q>, x, q, scale, cols);
       constexpr int V = lanes_for<T>();
+      if (f.measure) {
+        const bool vectors = cols % V == 0 && is_aligned(x) && is_aligned(q);
+        auto kernel = vectors ? measured_rows<T, Q, V> : measured_rows<T, Q, 1>;
+        return launch("quantize_fp8", f.x.device, unsigned(rows), kernel, x, q, scale, cols);
+      }
       if (n % V == 0 && is_aligned(x) && is_aligned(q))
         launch("quantize_fp8", f.x.device, blocks_for(n, V), scaled_elements<T, Q, V>, x, q, scale, n);
       else launch("quantize_fp8", f.x.device, blocks_for(n, 1), scaled_elements<T, Q, 1>, x, q, scale, n);

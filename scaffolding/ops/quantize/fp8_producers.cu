@@ -2,6 +2,7 @@
 // magnitude and writes it.
 #include "scaffolding/backend/cuda/mma.cuh"
 #include "scaffolding/backend/cuda/rows.cuh"
+#include "scaffolding/ops/quantize/fp8_codes.cuh"
 #include "scaffolding/ops/quantize/kernel.h"
 
 namespace sf::cuda {
@@ -12,15 +13,35 @@ constexpr float kLargest = 448;  // of float8_e4m3fn
 // NaN counts as nothing: it stays NaN in the codes
 __device__ inline float magnitude(float most, float x) { return fmaxf(most, fabsf(x)); }
 __device__ inline float scale_for(float most) { return most > 0 ? most / kLargest : 1.f; }
-__device__ inline Float8E4M3 code_of(float x, float scale) {
-  const float v = x / scale;
-  return from_float<Float8E4M3>(v > kLargest ? kLargest : v < -kLargest ? -kLargest : v);
-}
-template <int V> __device__ inline void write_codes(Float8E4M3* q, const float (&y)[V], float scale) {
-  Vec<Float8E4M3, V> bits;
+template <int V> __device__ inline void write_codes(Float8E4M3* q, float (&y)[V], const DividedBy& divided) {
 #pragma unroll
-  for (int i = 0; i < V; ++i) bits.v[i] = code_of(y[i], scale);
-  *reinterpret_cast<Vec<Float8E4M3, V>*>(q) = bits;
+  for (int i = 0; i < V; ++i) y[i] = divided(y[i]);
+  *reinterpret_cast<Vec<Float8E4M3, V>*>(q) = codes_of<Float8E4M3>(y);
+}
+
+// V numbers that lie side by side and are aligned as a vector of theirs; `otherwise` where there are none.
+template <int V>
+__device__ inline void read_numbers(const Numbers& numbers, int64_t first, float otherwise, float (&x)[V]) {
+  auto as = [&](auto tag) {
+    using W = decltype(tag);
+    const Vec<W, V> in = *reinterpret_cast<const Vec<W, V>*>(static_cast<const W*>(numbers.data) + first);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] = float(widen(in.v[i]));
+  };
+  if (!numbers) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] = otherwise;
+    return;
+  }
+  switch (numbers.dtype) {
+    case kFloat32: return as(float());
+    case kBFloat16: return as(BFloat16());
+    case kFloat16: return as(Half());
+    default: return as(double());
+  }
+}
+bool is_aligned(const TensorView& numbers, int lanes) {
+  return !numbers || reinterpret_cast<uintptr_t>(numbers.data) % (size_of(numbers.dtype) * size_t(lanes)) == 0;
 }
 
 // What is rounded to the activations' type before it is quantised: the numbers of the two ops one after the other.
@@ -52,10 +73,11 @@ __global__ void __launch_bounds__(kThreads) norm_rows(const T* x, Numbers weight
   });
   const float rstd = 1.f / sqrtf(warp_all(squares, add) / float(cols) + eps);
   auto norm = [&](int64_t c, float(&v)[V]) {
-    for (int i = 0; i < V; ++i) {
-      const float w = weight ? entry<float>(weight, c + i) : 1.f, b = bias ? entry<float>(bias, c + i) : 0.f;
-      v[i] = rounded<T>((v[i] - mean) * rstd * w + b);
-    }
+    float w[V], b[V];
+    read_numbers(weight, c, 1.f, w);
+    read_numbers(bias, c, 0.f, b);
+#pragma unroll
+    for (int i = 0; i < V; ++i) v[i] = rounded<T>((v[i] - mean) * rstd * w[i] + b[i]);
   };
   each([&](int64_t c, float(&v)[V]) {
     norm(c, v);
@@ -63,9 +85,10 @@ __global__ void __launch_bounds__(kThreads) norm_rows(const T* x, Numbers weight
   });
   const float s = scale_for(warp_all(most, [](float a, float b) { return fmaxf(a, b); }));
   if (lane == 0) scale[row] = s;
+  const DividedBy divided(s);
   each([&](int64_t c, float(&v)[V]) {
     norm(c, v);
-    write_codes<V>(q + c, v, s);
+    write_codes<V>(q + c, v, divided);
   });
 }
 
@@ -81,7 +104,9 @@ void norm(const LayerNormFp8& n) {
         launch("layer_norm_fp8", n.x.device, unsigned((rows + kThreads / kWarp - 1) / (kThreads / kWarp)), kernel, x,
                Numbers(n.weight), Numbers(n.bias), q, n.scale.as<float>(), rows, cols, float(n.eps));
       };
-      if (aligned_rows<T, V>(cols, x) && aligned_rows<Float8E4M3, V>(cols, q)) with(norm_rows<V, T>);
+      if (aligned_rows<T, V>(cols, x) && aligned_rows<Float8E4M3, V>(cols, q) && is_aligned(n.weight, V) &&
+          is_aligned(n.bias, V))
+        with(norm_rows<V, T>);
       else with(norm_rows<1, T>);
     }
   });
@@ -107,9 +132,10 @@ __global__ void __launch_bounds__(kThreads) gated_rows(const T* hidden, const T*
   }
   const float s = scale_for(RowThreads<kThreads>::all(most, [](float a, float b) { return fmaxf(a, b); }));
   if (threadIdx.x == 0) scale[row] = s;
+  const DividedBy divided(s);
   for (int64_t c = int64_t(threadIdx.x) * V; c < cols; c += int64_t(kThreads) * V) {  // the thread's own results
     for (int i = 0; i < V; ++i) h[i] = results[c + i];
-    write_codes<V>(q + c, h, s);
+    write_codes<V>(q + c, h, divided);
   }
 }
 

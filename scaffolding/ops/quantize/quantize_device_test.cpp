@@ -56,17 +56,19 @@ TEST_F(CudaLinear, float8_products_are_multiplied_as_they_are) {
       }
 }
 
-TEST_F(CudaLinear, float8_products_that_a_gpu_does_not_have_are_left_to_float32) {
+TEST_F(CudaLinear, float8_products_that_a_gpu_does_not_have_are_bfloat16s) {
   Device cuda("cuda");
-  Tensor one = ones({1}, kFloat32, cuda), c = empty({24, 48}, kBFloat16, cuda);
-  auto q = [&](const Shape& size, DType t) { return std::get<0>(quantize_fp8(randn(size).cuda(), t)); };
-  auto exists = [&](const Tensor& a, const Tensor& b) {
-    return bool(scaled_product.find(cuda, {a, b, one, one, {}, c}));
+  Tensor one = ones({1}, kFloat32), there = one.cuda(), c = empty({24, 48}, kBFloat16, cuda);
+  auto q = [&](const Shape& size, DType t) { return std::get<0>(quantize_fp8(randn(size), t)); };
+  auto provider = [&](const Tensor& a, const Tensor& b) {
+    EXPECT_LE(distance(scaled_mm(a.cuda(), b.cuda(), there, there), scaled_mm(a, b, one, one, {}, kFloat32)), 4e-3);
+    return std::string(scaled_product.find(cuda, {a.cuda(), b.cuda(), there, there, {}, c}).provider());
   };
-  EXPECT_FALSE(exists(q({24, 64}, kFloat8E5M2), q({48, 64}, kFloat8E5M2).t()));  // both of the wide range
-  EXPECT_FALSE(exists(q({24, 64}, kFloat8E4M3), q({64, 48}, kFloat8E4M3)));      // not dense along k
-  EXPECT_FALSE(exists(q({24, 40}, kFloat8E4M3), q({48, 40}, kFloat8E4M3).t()));  // 40 is no multiple of 16
-  EXPECT_TRUE(exists(q({24, 64}, kFloat8E4M3), q({48, 64}, kFloat8E4M3).t()));
+  // both of the wide range; not dense along k; 40 is no multiple of 16
+  EXPECT_EQ(provider(q({24, 64}, kFloat8E5M2), q({48, 64}, kFloat8E5M2).t()), "passes");
+  EXPECT_EQ(provider(q({24, 64}, kFloat8E4M3), q({64, 48}, kFloat8E4M3)), "passes");
+  EXPECT_EQ(provider(q({24, 40}, kFloat8E4M3), q({48, 40}, kFloat8E4M3).t()), "passes");
+  EXPECT_EQ(provider(q({24, 64}, kFloat8E4M3), q({48, 64}, kFloat8E4M3).t()), "cublaslt");
 }
 
 TEST_F(CudaLinear, gradients_of_weight_and_bias_come_from_one_call) {

@@ -136,7 +136,7 @@ class Philox final : public GeneratorImpl {
   // As many threads as torch's launch has: at most what the device runs at once, where there is one.
   int64_t most_threads() const {
     if (threads_ > 0 || !device.is_cuda() || !backend_available(device.type)) return threads_;
-    DeviceProperties p = accelerator(device).properties(device.index < 0 ? 0 : device.index);
+    const DeviceProperties& p = accelerator(device).properties(device.index < 0 ? 0 : device.index);
     return int64_t(p.multiprocessors) * (p.threads_per_multiprocessor / 256) * 256;
   }
   struct Launch {

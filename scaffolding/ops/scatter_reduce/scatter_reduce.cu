@@ -14,7 +14,7 @@ struct Lines {
   const void* src;
   const int64_t* index;
   DType dtype;
-  int64_t lines, n, out_step, src_step, index_step;
+  int64_t lines, n, bound, out_step, src_step, index_step;
   int32_t ndim;
   int64_t sizes[kMaxDims], out_strides[kMaxDims], src_strides[kMaxDims], index_strides[kMaxDims];
   ScatterReduce::What what;
@@ -30,7 +30,9 @@ template <class A> __global__ void __launch_bounds__(kThreads) reduce_lines(Line
       out += at * l.out_strides[d], src += at * l.src_strides[d], index += at * l.index_strides[d];
     }
     for (int64_t i = 0; i < l.n; ++i) {
-      int64_t to = out + l.index[index + i * l.index_step] * l.out_step;
+      const int64_t position = l.index[index + i * l.index_step];
+      if (uint64_t(position) >= uint64_t(l.bound)) continue;  // reported
+      int64_t to = out + position * l.out_step;
       A x = element<A>(l.src, l.dtype, src + i * l.src_step), y = element<A>(l.out, l.dtype, to);
       bool wins = x != x || (y == y && (l.what == ScatterReduce::Max ? x > y : x < y));
       if (l.what == ScatterReduce::Prod) set_element<A>(l.out, l.dtype, to, A(x * y));
@@ -42,6 +44,7 @@ template <class A> __global__ void __launch_bounds__(kThreads) reduce_lines(Line
 void scatter_reduce(const ScatterReduce& s) {
   Lines l{};
   l.out = s.out.data, l.src = s.src.data, l.index = s.index.as<int64_t>(), l.dtype = s.out.dtype, l.what = s.what;
+  l.bound = s.out.sizes[s.dim];
   l.n = s.index.sizes[s.dim], l.lines = s.index.numel() / l.n;
   l.out_step = s.out.strides[s.dim], l.src_step = s.src.strides[s.dim], l.index_step = s.index.strides[s.dim];
   for (int d = 0; d < s.index.ndim; ++d) {

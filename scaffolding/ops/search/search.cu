@@ -18,7 +18,9 @@ __global__ void __launch_bounds__(kThreads)
     A wanted = element<A>(values, dtype, i);
     while (low < high) {
       int64_t middle = low + (high - low) / 2;
-      A at = element<A>(sequence, dtype, row + (sorter ? sorter[row + middle] : middle));
+      int64_t place = sorter ? sorter[row + middle] : middle;
+      if (uint64_t(place) >= uint64_t(n)) place = middle;  // reported
+      A at = element<A>(sequence, dtype, row + place);
       bool before = right ? !(at > wanted) : !(at >= wanted);
       if (before) low = middle + 1;
       else high = middle;

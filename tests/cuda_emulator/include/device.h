@@ -26,6 +26,7 @@ SF_EMULATOR_API unsigned char* dynamic_shared();
 SF_EMULATOR_API unsigned long dynamic_shared_bytes();
 SF_EMULATOR_API unsigned lane();
 [[noreturn]] SF_EMULATOR_API void stop(const char* why);  // says which block and thread, and aborts
+[[noreturn]] SF_EMULATOR_API void trap();                 // ends the grid; the context is broken from then on
 
 template <class T> T exchanged(unsigned mask, T value, unsigned from) {
   static_assert(sizeof(T) <= sizeof(Word));
@@ -41,6 +42,7 @@ SF_EMULATOR_API extern uint3 threadIdx, blockIdx;
 SF_EMULATOR_API extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
 
+inline void __threadfence_system() {}
 inline void __syncthreads() { cuda_emulator::block_barrier(); }
 inline void __syncwarp(unsigned mask = ~0u) { cuda_emulator::exchange(mask, 0, 0); }
 // Rounded, never contracted to a fused multiply-add.
@@ -73,7 +75,7 @@ template <class T> T atomicCAS(T* at, T expected, T x) {
   return old;
 }
 
-inline void __trap() { cuda_emulator::stop("a kernel trapped"); }
+inline void __trap() { cuda_emulator::trap(); }
 inline float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)(a)*b >> 32); }
