@@ -1,11 +1,10 @@
 #include "scaffolding/ops/quantize/int8_rows.h"
 
-#include <cstring>
+#include <cmath>
 
-#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
+#include "scaffolding/ops/ops.h"
 #include "scaffolding/ops/quantize/fp4.h"
-#include "scaffolding/ops/view/view.h"
 
 namespace sf::test {
 
