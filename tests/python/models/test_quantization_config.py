@@ -230,7 +230,9 @@ def large(tmp_path_factory):
 @pytest.mark.parametrize("format", ["nf4", "q8_0"])
 def test_loading_needs_the_quantised_bytes_and_the_largest_tensor(format, large):
     run = [sys.executable, "-c", PEAK, str(large), format, str(SHIPPED / "unet")]
-    peak, stored, largest, few = map(int, subprocess.run(run, check=True, capture_output=True, text=True).stdout.split())
+    peak, stored, largest, few = map(
+        int, subprocess.run(run, check=True, capture_output=True, text=True).stdout.split()
+    )
     whole = sum(f.stat().st_size for f in large.glob("*.safetensors"))
     assert stored < 0.9 * whole and peak > 0.8 * few
     # What is not quantised is pages of the file.
