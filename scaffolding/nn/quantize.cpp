@@ -12,7 +12,6 @@
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/block_codes.h"
-#include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/fp8.h"
 #include "scaffolding/ops/quantize/gguf.h"
 
@@ -206,48 +205,18 @@ std::vector<QuantizedLayer> quantize_(Module& model, const std::string& format, 
   return out;
 }
 
-bool is_quantized(const Module& m) { return !format_of(m).empty(); }
+bool is_quantized(const Module& m) { return dynamic_cast<const StoredWeight*>(&m); }
 
 Tensor dense_weight_of(const Module& m, std::optional<DType> dtype) {
-  const DType t = dtype.value_or(kFloat32);
-  if (auto* l = dynamic_cast<const LinearGGUF*>(&m)) return l->dense_weight(t);
-  if (auto* l = dynamic_cast<const Conv2dGGUF*>(&m)) return l->dense_weight(t);
-  if (auto* l = dynamic_cast<const LinearNF4*>(&m)) return l->dense_weight(t);
-  if (auto* l = dynamic_cast<const LinearFP4*>(&m)) return l->dense_weight(t);
-  if (auto* l = dynamic_cast<const LinearInt8*>(&m)) return l->dense_weight(t);
-  if (auto* l = dynamic_cast<const LinearFP8*>(&m)) return l->dense_weight(t);
-  if (auto* l = dynamic_cast<const EmbeddingGGUF*>(&m))
-    return dequantize_gguf(l->weight, l->format, {l->num_embeddings, l->embedding_dim}, t);
+  if (auto* stored = dynamic_cast<const StoredWeight*>(&m)) return stored->dense_weight(dtype.value_or(kFloat32));
   const Tensor* weight = weight_of(const_cast<Module&>(m));
   SF_CHECK(weight && *weight, "dense_weight_of: a ", m.type(), " is no layer that can be quantised");
-  return dtype ? to_dtype(weight->detach(), t) : weight->detach();
-}
-
-Tensor linear_plus(const Module& m, const Tensor& x, const Tensor& more) {
-  if (auto* l = dynamic_cast<const LinearGGUF*>(&m)) return linear_gguf(x, l->weight, l->bias, l->format, "none", more);
-  if (auto* l = dynamic_cast<const LinearNF4*>(&m))
-    return linear_of_blocks("linear_nf4", x, {l->weight, l->absmax, l->nested_absmax, l->offset, BlockFormat::Nf4},
-                            l->bias, l->out_features, more);
-  if (auto* l = dynamic_cast<const LinearFP4*>(&m))
-    return linear_of_blocks("linear_fp4", x, {l->weight, l->absmax, l->nested_absmax, l->offset, BlockFormat::Fp4},
-                            l->bias, l->out_features, more);
-  if (auto* l = dynamic_cast<const LinearInt8*>(&m))
-    return linear_int8(x, l->weight, l->SCB, l->bias, l->unit, l->dynamic, more);
-  auto* l = dynamic_cast<const LinearFP8*>(&m);
-  SF_CHECK(l, "linear_plus: a ", m.type(), " is no quantised linear layer");
-  return l->dynamic ? linear_fp8(x, l->weight, l->scale, l->bias, true) + more
-                    : linear_fp8_plus(x, l->weight, l->scale, l->bias, more);
+  return dtype ? to_dtype(weight->detach(), *dtype) : weight->detach();
 }
 
 std::string format_of(const Module& m) {
-  if (auto* l = dynamic_cast<const LinearGGUF*>(&m)) return l->format;
-  if (auto* l = dynamic_cast<const Conv2dGGUF*>(&m)) return l->format;
-  if (auto* l = dynamic_cast<const EmbeddingGGUF*>(&m)) return l->format;
-  if (dynamic_cast<const LinearNF4*>(&m)) return "nf4";
-  if (dynamic_cast<const LinearFP4*>(&m)) return "fp4";
-  if (dynamic_cast<const LinearInt8*>(&m)) return "int8";
-  if (auto* l = dynamic_cast<const LinearFP8*>(&m)) return std::string(name(l->weight.dtype()));
-  return {};
+  auto* stored = dynamic_cast<const StoredWeight*>(&m);
+  return stored ? stored->weight_format() : "";
 }
 
 Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype) {

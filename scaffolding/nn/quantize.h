@@ -70,10 +70,6 @@ std::string format_of(const Module& m);
 // as they are. ValueError for another module.
 Tensor dense_weight_of(const Module& m, std::optional<DType> dtype = kFloat32);
 
-// What a quantised linear layer gives, and a residual of the output's size: one pass over its weight where nothing
-// learns. ValueError for another module.
-Tensor linear_plus(const Module& layer, const Tensor& input, const Tensor& residual);
-
 // Puts a layer with these blocks in the place of a Linear, Conv2d or Embedding that is one exactly, and lets its
 // weight go. Null, and nothing changes, for another module, for shapes that the format's rows do not fit, or where
 // something stands there already. bytes: uint8, all blocks of the weight. dtype: of the layer otherwise.

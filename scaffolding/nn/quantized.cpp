@@ -4,6 +4,8 @@
 #include "scaffolding/nn/format.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/quantize/block_codes.h"
+#include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/fp8.h"
 #include "scaffolding/ops/quantize/nf4.h"
 #include "scaffolding/ops/reduce/reduce.h"
@@ -51,6 +53,13 @@ Tensor LinearNF4::dense_weight(DType dtype) const {
   return dequantize_nf4(weight, absmax, {out_features, in_features}, dtype, 64, nested_absmax, offset);
 }
 
+std::string LinearNF4::weight_format() const { return "nf4"; }
+Shape LinearNF4::dense_shape() const { return {out_features, in_features}; }
+Tensor LinearNF4::forward_plus(const Tensor& input, const Tensor& residual) const {
+  return linear_of_blocks("linear_nf4", input, {weight, absmax, nested_absmax, offset, BlockFormat::Nf4}, bias,
+                          out_features, residual);
+}
+
 std::string LinearNF4::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +
          (compress_statistics ? "" : ", compress_statistics=False");
@@ -82,6 +91,13 @@ Tensor LinearFP8::forward(const Tensor& input) const {
 }
 
 Tensor LinearFP8::dense_weight(DType dtype) const { return dequantize_fp8(weight, scale, dtype); }
+
+std::string LinearFP8::weight_format() const { return std::string(name(weight.dtype())); }
+Shape LinearFP8::dense_shape() const { return {out_features, in_features}; }
+Tensor LinearFP8::forward_plus(const Tensor& input, const Tensor& residual) const {
+  if (dynamic) return linear_fp8(input, weight, scale, bias, true) + residual;
+  return linear_fp8_plus(input, weight, scale, bias, residual);
+}
 
 std::string LinearFP8::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +

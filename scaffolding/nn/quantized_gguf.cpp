@@ -51,6 +51,10 @@ Tensor LinearGGUF::dense_weight(DType dtype) const {
   return dequantize_gguf(weight, format, {out_features, in_features}, dtype);
 }
 
+Tensor LinearGGUF::forward_plus(const Tensor& input, const Tensor& residual) const {
+  return linear_gguf(input, weight, bias, format, "none", residual);
+}
+
 std::string LinearGGUF::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +
          shown(format);
@@ -70,6 +74,9 @@ void Conv2dGGUF::visit(Visitor& v) {
   v.parameter("bias", bias);
 }
 
+Tensor EmbeddingGGUF::dense_weight(DType dtype) const {
+  return dequantize_gguf(weight, format, {num_embeddings, embedding_dim}, dtype);
+}
 Tensor Conv2dGGUF::dense_weight(DType dtype) const { return dequantize_gguf(blocks, format, weight.shape(), dtype); }
 
 // Numbers of a kernel that are decoded at once. What a product prepares for each strip anew (Winograd's input) costs a

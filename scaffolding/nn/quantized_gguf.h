@@ -4,10 +4,11 @@
 #include "scaffolding/nn/conv.h"
 #include "scaffolding/nn/embedding.h"
 #include "scaffolding/nn/linear.h"
+#include "scaffolding/nn/stored_weight.h"
 
 namespace sf::nn {
 
-struct LinearGGUF : Module {
+struct LinearGGUF : Module, StoredLinear {
   int64_t in_features, out_features;
   std::string format;
   Buffer weight;  // uint8 [out_features, in_features / block * bytes]
@@ -18,14 +19,17 @@ struct LinearGGUF : Module {
   LinearGGUF(int64_t in_features, int64_t out_features, bool bias = true, const std::string& format = "Q8_0",
              const TensorOptions& options = {}, const Tensor& weight = {});
   Tensor forward(const Tensor& input) const;
-  Tensor dense_weight(DType dtype) const;  // [out_features, in_features], as forward() multiplies with it
+  std::string weight_format() const override { return format; }
+  Shape dense_shape() const override { return {out_features, in_features}; }
+  Tensor dense_weight(DType dtype) const override;  // [out_features, in_features]
+  Tensor forward_plus(const Tensor& input, const Tensor& residual) const override;
   std::string extra_repr() const override;
 };
 
 // The kernel's numbers in one row of blocks, of which a few output channels' are decoded at a time (whole where a
 // gradient is recorded, and where channels do not end with blocks). A Conv2d to those who ask for its
 // sizes or padding; the base's weight has shape and dtype and no memory.
-struct Conv2dGGUF : Conv2d {
+struct Conv2dGGUF : Conv2d, StoredWeight {
   std::string format;
   Buffer blocks;  // uint8 [1, all / block * bytes]; "weight" in the state dict
   const char* type() const override { return "Conv2dGGUF"; }
@@ -35,11 +39,13 @@ struct Conv2dGGUF : Conv2d {
 
   Conv2dGGUF(const Conv2d& like, const std::string& format, const Tensor& weight = {});  // weight absent: zeros
   Tensor forward(const Tensor& input) const;
-  Tensor dense_weight(DType dtype) const;
+  std::string weight_format() const override { return format; }
+  Shape dense_shape() const override { return weight.shape(); }
+  Tensor dense_weight(DType dtype) const override;
   std::string extra_repr() const override;
 };
 
-struct EmbeddingGGUF : Module {
+struct EmbeddingGGUF : Module, StoredWeight {
   int64_t num_embeddings, embedding_dim;
   std::string format;
   Buffer weight;                 // uint8 [num_embeddings, embedding_dim / block * bytes]
@@ -49,6 +55,9 @@ struct EmbeddingGGUF : Module {
   EmbeddingGGUF(int64_t num_embeddings, int64_t embedding_dim, const std::string& format = "Q8_0",
                 const TensorOptions& options = {}, const Tensor& weight = {});
   Tensor forward(const Tensor& input) const;  // whole numbers [...] -> [..., embedding_dim]
+  std::string weight_format() const override { return format; }
+  Shape dense_shape() const override { return {num_embeddings, embedding_dim}; }
+  Tensor dense_weight(DType dtype) const override;
   std::string extra_repr() const override;
 };
 

@@ -4,6 +4,8 @@
 #include "scaffolding/nn/format.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/quantize/block_codes.h"
+#include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/fp4.h"
 #include "scaffolding/ops/quantize/nf4.h"
 #include "scaffolding/ops/reduce/reduce.h"
@@ -59,6 +61,13 @@ Tensor LinearFP4::dense_weight(DType dtype) const {
   return dequantize_fp4(weight, absmax, {out_features, in_features}, dtype, 64, nested_absmax, offset);
 }
 
+std::string LinearFP4::weight_format() const { return "fp4"; }
+Shape LinearFP4::dense_shape() const { return {out_features, in_features}; }
+Tensor LinearFP4::forward_plus(const Tensor& input, const Tensor& residual) const {
+  return linear_of_blocks("linear_fp4", input, {weight, absmax, nested_absmax, offset, BlockFormat::Fp4}, bias,
+                          out_features, residual);
+}
+
 std::string LinearFP4::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +
          (compress_statistics ? "" : ", compress_statistics=False");
@@ -87,6 +96,12 @@ Tensor LinearInt8::forward(const Tensor& input) const {
 }
 
 Tensor LinearInt8::dense_weight(DType dtype) const { return dequantize_int8(weight, SCB, dtype, unit); }
+
+std::string LinearInt8::weight_format() const { return "int8"; }
+Shape LinearInt8::dense_shape() const { return {out_features, in_features}; }
+Tensor LinearInt8::forward_plus(const Tensor& input, const Tensor& residual) const {
+  return linear_int8(input, weight, SCB, bias, unit, dynamic, residual);
+}
 
 std::string LinearInt8::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +

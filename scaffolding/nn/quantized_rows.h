@@ -2,12 +2,13 @@
 // The gradient goes to the input and the bias.
 #pragma once
 #include "scaffolding/nn/linear.h"
+#include "scaffolding/nn/stored_weight.h"
 #include "scaffolding/ops/quantize/int8_rows.h"
 
 namespace sf::nn {
 
 // The weight in FP4, blocks of 64, as bitsandbytes' Linear4bit with quant_type="fp4" stores it.
-struct LinearFP4 : Module {
+struct LinearFP4 : Module, StoredLinear {
   int64_t in_features, out_features;
   bool compress_statistics;  // the magnitudes of blocks are themselves in eight bits
   Buffer weight;             // uint8 [ceil(out_features * in_features / 2), 1]
@@ -21,13 +22,16 @@ struct LinearFP4 : Module {
             const TensorOptions& options = {}, const Tensor& weight = {});  // weight: of a Linear; absent: zeros
   Tensor forward(const Tensor& input) const;
   void set_weight(const Tensor& dense);
-  Tensor dense_weight(DType dtype) const;  // [out_features, in_features], as forward() multiplies with it
+  std::string weight_format() const override;
+  Shape dense_shape() const override;
+  Tensor dense_weight(DType dtype) const override;  // [out_features, in_features]
+  Tensor forward_plus(const Tensor& input, const Tensor& residual) const override;
   std::string extra_repr() const override;
 };
 
 // The weight in int8 with a magnitude for each row, as bitsandbytes' Linear8bitLt stores it. dynamic: rows of the input
 // become int8 too, whose products' sums are exact. unit: what a code of magnitude 1 is; 1 for scales of other programs.
-struct LinearInt8 : Module {
+struct LinearInt8 : Module, StoredLinear {
   int64_t in_features, out_features;
   bool dynamic;
   double unit;
@@ -39,7 +43,10 @@ struct LinearInt8 : Module {
   LinearInt8(int64_t in_features, int64_t out_features, bool bias = true, bool dynamic = false, double unit = kInt8Unit,
              const TensorOptions& options = {}, const Tensor& weight = {});
   Tensor forward(const Tensor& input) const;
-  Tensor dense_weight(DType dtype) const;  // [out_features, in_features]
+  std::string weight_format() const override;
+  Shape dense_shape() const override;
+  Tensor dense_weight(DType dtype) const override;  // [out_features, in_features]
+  Tensor forward_plus(const Tensor& input, const Tensor& residual) const override;
   std::string extra_repr() const override;
 };
 

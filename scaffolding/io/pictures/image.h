@@ -41,7 +41,7 @@ struct ImageReadOptions {
       // 16: an int32 tensor of 0..65535; 8-bit samples are multiplied by 257. With 8,
       // 16-bit samples lose their low byte
       8;
-  bool apply_orientation = true;      // turns and mirrors the picture upright
+  bool apply_orientation = true;        // turns and mirrors the picture upright
   std::optional<int64_t> max_pixels{};  // SF_IMAGE_MAX_PIXELS where not given
 };
 

@@ -36,11 +36,7 @@ Tensor shaped(const Tensor& t, bool conv) {
 Shape weight_shape(const nn::Module& layer) {
   if (auto* conv = dynamic_cast<const nn::Conv2d*>(&layer)) return conv->weight.shape();
   if (auto* linear = dynamic_cast<const nn::Linear*>(&layer)) return linear->weight.shape();
-  if (auto* nf4 = dynamic_cast<const nn::LinearNF4*>(&layer)) return {nf4->out_features, nf4->in_features};
-  if (auto* fp8 = dynamic_cast<const nn::LinearFP8*>(&layer)) return {fp8->out_features, fp8->in_features};
-  if (auto* gguf = dynamic_cast<const nn::LinearGGUF*>(&layer)) return {gguf->out_features, gguf->in_features};
-  if (auto* fp4 = dynamic_cast<const nn::LinearFP4*>(&layer)) return {fp4->out_features, fp4->in_features};
-  if (auto* rows = dynamic_cast<const nn::LinearInt8*>(&layer)) return {rows->out_features, rows->in_features};
+  if (auto* stored = dynamic_cast<const nn::StoredLinear*>(&layer)) return stored->dense_shape();
   fail<NotSupported>("LoraPath: goes beside linear layers and 2-D convolutions, not beside a ", layer.type());
 }
 
@@ -50,10 +46,10 @@ Tensor room(Shape sizes, bool conv, DType dtype, Device device) {
   return conv ? t.contiguous(MemoryFormat::ChannelsLast) : t;
 }
 
+bool calls_python(const nn::Module& m) { return m.extension() && m.extension()->calls(); }
 // A plain call of it, which nothing in Python stands in for.
 template <class Layer> const Layer* as(const nn::Module& m) {
-  return typeid(m) == typeid(Layer) && !(m.extension() && m.extension()->calls()) ? static_cast<const Layer*>(&m)
-                                                                                  : nullptr;
+  return typeid(m) == typeid(Layer) && !calls_python(m) ? static_cast<const Layer*>(&m) : nullptr;
 }
 
 }  // namespace
@@ -66,9 +62,7 @@ int64_t rank_of(const std::vector<LoraTerm>& terms) {
 
 bool LoraPath::goes_beside(const nn::Module& layer) {
   if (auto* conv = dynamic_cast<const nn::Conv2d*>(&layer)) return conv->groups == 1;
-  return dynamic_cast<const nn::Linear*>(&layer) || dynamic_cast<const nn::LinearNF4*>(&layer) ||
-         dynamic_cast<const nn::LinearFP8*>(&layer) || dynamic_cast<const nn::LinearGGUF*>(&layer) ||
-         dynamic_cast<const nn::LinearFP4*>(&layer) || dynamic_cast<const nn::LinearInt8*>(&layer);
+  return dynamic_cast<const nn::Linear*>(&layer) || dynamic_cast<const nn::StoredLinear*>(&layer);
 }
 
 LoraTerm LoraPath::ready(const nn::Module& layer, const LoraTerm& t, DType dtype, Device device) {
@@ -150,10 +144,10 @@ Tensor LoraPath::apply(const Tensor& x, const std::function<Tensor()>& bare) con
   if (auto* linear = as<nn::Linear>(layer_)) return linear_lora(x, linear->weight, linear->bias, down, up, scale);
   const bool records = autocast::active() || autograd::any_requires_grad({x, down, up});
   // Of quantised layers one pass over the weight adds what the LoRA gives, before anything is rounded.
-  const bool quantised = as<nn::LinearNF4>(layer_) || as<nn::LinearFP4>(layer_) || as<nn::LinearInt8>(layer_) ||
-                         as<nn::LinearGGUF>(layer_) ||
-                         (as<nn::LinearFP8>(layer_) && !as<nn::LinearFP8>(layer_)->dynamic);
-  if (quantised && !records) return nn::linear_plus(layer_, x, side(x));
+  auto* stored = dynamic_cast<const nn::StoredLinear*>(&layer_);
+  auto* float8 = dynamic_cast<const nn::LinearFP8*>(&layer_);
+  if (stored && !calls_python(layer_) && !(float8 && float8->dynamic) && !records)
+    return stored->forward_plus(x, side(x));
   auto* conv = as<nn::Conv2d>(layer_);
   if (conv && !records && x.ndim() == 4 && !conv->padding.same && conv->pads_with_zeros() &&
       x.dtype() == conv->weight.dtype() && x.size(1) == conv->in_channels &&

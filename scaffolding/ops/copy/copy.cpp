@@ -174,8 +174,9 @@ template <class T> T Tensor::item() const {
     } else if constexpr (std::is_integral_v<T>) {
       bool fits;
       if constexpr (std::is_integral_v<decltype(v)>) fits = std::in_range<T>(int64_t(v));
-      else fits = v >= -std::ldexp(1.0, std::numeric_limits<T>::digits) * std::is_signed_v<T> &&
-                  v < std::ldexp(1.0, std::numeric_limits<T>::digits);
+      else
+        fits = v >= -std::ldexp(1.0, std::numeric_limits<T>::digits) * std::is_signed_v<T> &&
+               v < std::ldexp(1.0, std::numeric_limits<T>::digits);
       SF_CHECK(fits, "item: ", +v, " is no ", dtype_of<T>::value);
       return T(v);
     } else if constexpr (std::is_floating_point_v<T>) {

@@ -5,7 +5,7 @@ import time
 
 
 class ProgressBar:
-    """Called with (steps done, steps in all). Where tqdm is installed the bar is `tqdm.auto`'s, in notebooks its widget;
+    """Called with (steps done, steps in all). Where tqdm is installed the bar is `tqdm.auto`'s, in notebooks a widget;
     else it rewrites one line on a terminal and elsewhere, where it was asked for, writes a line every few seconds.
 
     disable: True never writes, False always does, None (the default) on terminals and in notebooks only. file: where
