@@ -24,8 +24,8 @@ struct Ahead {
 };
 inline constexpr int kAheadSteps = 4;
 
-// c += a * b where c lies. With 16 registers the compiler otherwise reads b from memory twice, and turns products so that
-// sums change places: tiles of 6, 5 and 4 rows then run at 92, 77 and 93 % of what this does (Zen 3).
+// c += a * b where c lies. With 16 registers the compiler otherwise reads b from memory twice, and turns products so
+// that sums change places: tiles of 6, 5 and 4 rows then run at 92, 77 and 93 % of what this does (Zen 3).
 SF_INLINE void accumulate(MulF32::Vec a, MulF32::Vec b, MulF32::Vec& c) {
 #if defined(__FMA__) && !defined(__AVX512F__)
   asm("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
@@ -124,8 +124,8 @@ template <int kGroups> struct LyingRows {
   int64_t stride;
 };
 
-// What comes into L2 while tiles go by: the next block of rows, dealt to the tiles of this one, and the next strip, dealt
-// to the tiles of this strip. Without a division for each tile: six of them were 8 % of a tile of k = 256.
+// What comes into L2 while tiles go by: the next block of rows, dealt to the tiles of this one, and the next strip,
+// dealt to the tiles of this strip. What a tile divides is divided once for all.
 class Fetching {
  public:
   // The next block: matrices at `data`, `stride` floats from row to row, `rows` rows of `bytes` bytes in each. A tile
