@@ -1,12 +1,12 @@
 # libscaffolding.a, for programs that want no shared library beside them: `cmake --build build --target
-# scaffolding_static`; installed where it was built. Kernels and models announce themselves before main(), so that
-# programs take the archive whole: scaffolding::scaffolding_static says so, and `pkg-config --static` too.
+# scaffolding_static`; installed where it was built, but in no package. Kernels and models announce themselves before
+# main(), so that programs take the archive whole: scaffolding::scaffolding_static says so, and `pkg-config --static`.
 add_library(scaffolding_static STATIC EXCLUDE_FROM_ALL)
 set_target_properties(scaffolding_static PROPERTIES OUTPUT_NAME scaffolding)
 foreach(part ${sf_object_libraries})
   target_sources(scaffolding_static PRIVATE $<TARGET_OBJECTS:${part}>)
 endforeach()
-set(SF_STATIC_LIBRARIES z)
+set(SF_STATIC_LIBRARIES z ${CMAKE_DL_LIBS})
 if(TARGET sf_onednn)
   list(APPEND SF_STATIC_LIBRARIES dnnl)
 endif()
@@ -17,7 +17,7 @@ foreach(part ${sf_image_libraries} ${sf_text_libraries})
   list(APPEND SF_STATIC_LIBRARIES ${name})
 endforeach()
 list(TRANSFORM SF_STATIC_LIBRARIES PREPEND "-l")
-list(APPEND SF_STATIC_LIBRARIES -fopenmp -pthread ${CMAKE_DL_LIBS})
+list(APPEND SF_STATIC_LIBRARIES -fopenmp -pthread)
 list(REMOVE_DUPLICATES SF_STATIC_LIBRARIES)
 list(JOIN SF_STATIC_LIBRARIES " " SF_STATIC_LIBRARIES)
-install(FILES $<TARGET_FILE:scaffolding_static> DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development OPTIONAL)
+install(FILES $<TARGET_FILE:scaffolding_static> DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT static OPTIONAL)

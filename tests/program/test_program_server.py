@@ -89,7 +89,7 @@ def read_events(server, path, headers=None):
 
 def test_a_running_job_stops_within_a_step_and_a_waiting_one_at_once(server):
     runs = server.post("/api/v1/jobs", LONG)[1]["id"]
-    waits = server.post("/api/v1/jobs", LONG)[1]["id"]
+    waits = server.post("/api/v1/jobs", {**LONG, "width": 192})[1]["id"]  # of another size: it cannot join
     server.wait(runs, ["running"])
     assert server.get(f"/api/v1/jobs/{waits}")[1]["queue_place"] == 0
     status, view, _ = server.request("DELETE", f"/api/v1/jobs/{waits}")

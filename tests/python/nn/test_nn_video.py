@@ -290,7 +290,8 @@ def test_guidance(pipeline):
     np.testing.assert_array_equal(video(guidance_scale=1), video(guidance_scale=0.5, negative_prompt="dark"))
 
 
-def test_steps_are_shown(pipeline, capsys):
+def test_steps_are_shown(pipeline, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     seen = []
     pipeline.set_progress_bar_config(disable=False, desc="video")
     pipeline.generate("a", num_steps=3, callback=lambda i, t, x: seen.append((i, int(t), tuple(x.shape))))

@@ -185,7 +185,6 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         dtype=None,
         device=None,
         device_map=None,
-        quantization_config=None,
         **kwargs,
     ):
         """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it;
@@ -205,6 +204,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         Pictures are not checked: safety_checker, feature_extractor and image_encoder are left out with a warning.
         ValueError naming the file and what is wrong with it, TypeError for an unknown keyword.
         """
+        quantization_config = kwargs.pop("quantization_config", None)
         for name in _UNUSED:
             kwargs.pop(name, None)
         planned, device_map = cls._asked_plan(f"{cls.__name__}.from_pretrained", kwargs, device, device_map)
@@ -229,7 +229,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         quantize = cls._quantizes(f"{target.__name__}.from_pretrained", quantization_config, plan["steps"])
         ring = _core._upload_ring(device) if device is not None else None  # one for all networks
         parts = {
-            step["name"]: cls._load(step, cls._told(how, target.__name__, quantize, step)) for step in plan["steps"]
+            step["name"]: cls._load(step, cls._loading(how, target.__name__, quantize, step)) for step in plan["steps"]
         }
         del ring
         ignored = [name for name in plan["ignored"] if name not in kwargs]
@@ -254,7 +254,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         return config
 
     @staticmethod
-    def _told(how, name, quantize, step):
+    def _loading(how, name, quantize, step):
         """How a component is loaded: quantised where the config is of it."""
         if quantize is None or step["kind"] != "model":
             return how
