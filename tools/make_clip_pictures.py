@@ -2,9 +2,9 @@
 
 python tools/make_clip_pictures.py build [--model models/emoji-video] [--output docs/pictures]
 
-emoji_video.png     prompts side by side, each along the same four trajectories, one under the other; of each clip
-                    five frames, with the trajectory as a thin line and a dot where the thing should be
-emoji_video.webp    the same clips moving, trajectories side by side, without lines
+emoji_video_sheet.webp   prompts side by side, each along the same four trajectories, one under the other; of each clip
+                         five frames, with the trajectory as a thin line and a dot where the thing should be
+emoji_video.webp         the same clips moving, trajectories side by side, without lines
 """
 
 import argparse
@@ -101,10 +101,9 @@ def main():
             for row, prompt in enumerate(PROMPTS)
         ]
     options.output.mkdir(parents=True, exist_ok=True)
-    still, first, *rest = options.output / "emoji_video.png", *moving(clips)
-    # 128 colours are enough for icons, and half the size
-    sheet(clips).quantize(128, dither=Image.Dither.NONE).save(still, optimize=True)
-    film = still.with_suffix(".webp")
+    still, first, *rest = options.output / "emoji_video_sheet.webp", *moving(clips)
+    sheet(clips).save(still, quality=90, method=6)
+    film = options.output / "emoji_video.webp"
     first.save(film, save_all=True, append_images=rest, duration=125, loop=0, quality=70, method=6)
     for path in (still, film):
         print(f"{path}: {path.stat().st_size // 1000} kB")

@@ -30,7 +30,7 @@ PARTS = {
     "scheduler": "Scheduler",
 }
 
-CONTACT_SHEET, CLIPS = ROOT / "docs/pictures/contact_sheet.webp", ROOT / "docs/pictures/emoji_video.png"
+CONTACT_SHEET, CLIPS = ROOT / "docs/pictures/contact_sheet.webp", ROOT / "docs/pictures/emoji_video_sheet.webp"
 
 FLUENT = "Fluent Emoji, Copyright (c) Microsoft Corporation, MIT License (the notice travels with copies)"
 
@@ -94,7 +94,7 @@ icons and {counts} several of one; of the others {recoloured} were put into a co
 COMPOSED_BEYOND = """It draws what it was trained on: icons in three styles, alone, in twos and threes. Things that no
 emoji shows, greater numbers, writing and places in the picture are beyond it"""
 
-CLIP_SHEET = """![Three prompts along four trajectories](../../docs/pictures/emoji_video.png)
+CLIP_SHEET = """![Three prompts along four trajectories](../../docs/pictures/emoji_video_sheet.webp)
 
 *Each prompt along the same four trajectories, the thin lines, with the same seed: frames 0, 4, 8, 12 and 16 of each
 clip, nothing left out.*

@@ -1,7 +1,7 @@
 """What the golden files of LoRA hold, for those who write them (make_golden_lora.py) and those who compare
 (test_lora.py).
 
-lora/sd/, lora/sd2/ and lora/xl/: adapters for the tiny networks of pipelines/stable_diffusion.json, and for some as 2.x
+lora/sd/, lora/sd2/ and lora/xl/: adapters for the tiny networks of pipelines/stable_diffusion, and for some as 2.x
 has them, whose values follow hashed_weights.py and are exact in float16. One adapter's files make the same picture:
 
     style               attention's projections, in diffusers' kind with lora_adapter_metadata
@@ -20,7 +20,7 @@ has them, whose values follow hashed_weights.py and are exact in float16. One ad
 lora/lora.json:
 
     made_by     versions of torch, diffusers, transformers, peft
-    networks    {family: {component: name of the network, scheduler or tokenizer in pipelines/stable_diffusion.json}}
+    networks    {family: {component: name of the network, scheduler or tokenizer in pipelines/stable_diffusion.json.gz}}
     own         {name: [class, config]} of the networks that are not in that file
     pipelines   {family: class}
     signatures  by class and method: {argument: {} or {"default": value}}
@@ -47,6 +47,7 @@ import json
 import pathlib
 
 from hashed_weights import hashed
+from packed import read_json
 
 FOLDER = pathlib.Path(__file__).parent / "lora"
 
@@ -57,8 +58,8 @@ def document():
 
 def networks():
     """{name: [class, config]} of every network that is named."""
-    pipelines = FOLDER.parent / "pipelines" / "stable_diffusion.json"
-    return json.loads(pipelines.read_text())["networks"] | document()["own"]
+    pipelines = FOLDER.parent / "pipelines" / "stable_diffusion.json.gz"
+    return read_json(pipelines)["networks"] | document()["own"]
 
 
 def value_of(spec, make):

@@ -2,7 +2,7 @@
 
     python tests/golden/make_golden_pipelines_cogvideox.py     # a Python that has torch, diffusers and transformers
 
-Writes pipelines/cogvideox.json and .safetensors (see pipeline_fixture.py). The tokenizer is PixArt's,
+Writes pipelines/cogvideox (.json.gz, .safetensors.gz; see pipeline_fixture.py). The tokenizer is PixArt's,
 pipelines/pixart_tokenizer/.
 """
 

@@ -4,7 +4,7 @@
 
 The Python is one that has torch, diffusers and transformers, and neither bs4 nor ftfy.
 
-Writes pipelines/pixart.json and .safetensors (see pipeline_fixture.py), pipelines/pixart_tokenizer/, which has a
+Writes pipelines/pixart (.json.gz, .safetensors.gz; see pipeline_fixture.py), pipelines/pixart_tokenizer/, which has a
 spiece.model and no tokenizer.json, as PixArt-Sigma's folder, and pixart_bins.json: the sizes that are computed for
 those that are asked for.
 """

@@ -2,7 +2,7 @@
 
     python tests/golden/make_golden_pipelines_stable_diffusion.py    # with torch, diffusers, transformers
 
-Writes pipelines/stable_diffusion.json and .safetensors (see pipeline_fixture.py), and pipelines/tokenizer*/,
+Writes pipelines/stable_diffusion (.json.gz, .safetensors.gz; see pipeline_fixture.py), and pipelines/tokenizer*/,
 a small CLIP vocabulary.
 """
 

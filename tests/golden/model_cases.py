@@ -1,7 +1,7 @@
 """What the golden files of models hold, for those who write them (model_fixture.py) and those who compare
 (test_every_model.py).
 
-models/FAMILY.json:
+models/FAMILY.json.gz:
 
     made_by   versions of torch, diffusers, transformers
     models    by class name:
@@ -33,6 +33,7 @@ import pathlib
 
 import numpy as np
 from hashed_weights import hashed, places
+from packed import read_families
 
 FOLDER = pathlib.Path(__file__).parent
 MOST, KEPT = 1024, 8
@@ -98,7 +99,7 @@ def gradient_row(name, gradient):
 
 def families():
     """{family: its JSON}"""
-    return {path.stem: json.loads(path.read_text()) for path in sorted((FOLDER / "models").glob("*.json"))}
+    return read_families(FOLDER / "models")
 
 
 def published(name):

@@ -1,10 +1,26 @@
-"""Tensors of golden files: safetensors under gzip, which takes a third of their bytes away. No PyTorch here: tests read
-with the library's `safetensors.load`, the scripts write with safetensors' `save`.
+"""Golden files under gzip: tensors as safetensors, of whose bytes it takes a third away, and descriptions as JSON. No
+PyTorch here: tests read tensors with the library's `safetensors.load`, the scripts write with safetensors' `save`.
 """
 
 import gzip
+import json
 
-SUFFIX = ".safetensors.gz"
+SUFFIX, JSON_SUFFIX = ".safetensors.gz", ".json.gz"
+
+
+def read_json(path):
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def write_json(path, text):
+    """text: of the JSON. The same text makes the same file."""
+    assert path.name.endswith(JSON_SUFFIX), path
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def read_families(folder):
+    """{family: its JSON} of a folder of FAMILY.json.gz."""
+    return {path.name.removesuffix(JSON_SUFFIX): read_json(path) for path in sorted(folder.glob("*" + JSON_SUFFIX))}
 
 
 def unpacked(path):

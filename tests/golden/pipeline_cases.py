@@ -1,7 +1,7 @@
 """What the golden files of pipelines hold, for those who write them (pipeline_fixture.py) and those who compare
 (test_every_pipeline.py).
 
-pipelines/FAMILY.json:
+pipelines/FAMILY.json.gz:
 
     made_by     versions of torch, diffusers, transformers
     networks    {name: [class, config]}; weights follow hashed_weights.py
@@ -22,10 +22,10 @@ An argument of a call is as JSON has it, but for {"picture": [height, width]}, {
 shape}, {"numbers": [...]}, {"tuple": [...]} and {"callback": name}: see pipeline_inputs.py.
 """
 
-import json
 import pathlib
 
 import numpy as np
+from packed import read_families
 from pipeline_inputs import CALLBACKS, embeds, mask, picture
 
 FOLDER = pathlib.Path(__file__).parent / "pipelines"
@@ -53,4 +53,4 @@ def arguments_of(call, make):
 
 def families():
     """{family: its JSON}"""
-    return {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+    return read_families(FOLDER)
