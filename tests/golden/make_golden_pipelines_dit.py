@@ -2,7 +2,8 @@
 
     python tests/golden/make_golden_pipelines_dit.py      # a Python that has torch, diffusers and transformers
 
-Writes pipelines/dit (.json.gz, .safetensors.gz; see pipeline_fixture.py). Schedulers are as facebook/DiT-XL-2-256 has them;
+Writes pipelines/dit (.json.gz and .safetensors.gz, see pipeline_fixture.py).
+Schedulers are as facebook/DiT-XL-2-256 has them;
 those whose step scales its sample are left out, since diffusers' pipeline scales the latents for good there.
 """
 

@@ -2,7 +2,8 @@
 
     python tests/golden/make_golden_pipelines_unconditional.py   # a Python that has torch, diffusers and transformers
 
-Writes pipelines/unconditional (.json.gz, .safetensors.gz; see pipeline_fixture.py). Schedulers are as google/ddpm-cifar10-32
+Writes pipelines/unconditional (.json.gz and .safetensors.gz, see pipeline_fixture.py).
+Schedulers are as google/ddpm-cifar10-32
 and its kin have them, and as the training tutorial makes them.
 """
 
