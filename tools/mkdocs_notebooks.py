@@ -70,7 +70,7 @@ def on_files(files, config):
         picture = re.search(r"<img [^>]*>", text)
         rows.append(f"## [{title}]({path.stem}.md)\n\n{picture[0] if picture else ''}\n")
         gallery.append(f"notebooks/{path.stem}.md")
-    index = "# Notebooks\n\nRun when this site was made; each page links to its notebook at its end.\n\n" + "\n".join(rows)
+    index = "# Notebooks\n\nRun when this site was made; each page links to its notebook.\n\n" + "\n".join(rows)
     files.append(File.generated(config, "notebooks/index.md", content=index))
     gallery.insert(0, "notebooks/index.md")
     return files
