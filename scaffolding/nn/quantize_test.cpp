@@ -66,6 +66,20 @@ TEST(Quantize, OlderFormatsWorkInCpp) {
   SF_EXPECT_ERROR(ValueError, "format must be one of nf4, fp4, int8", quantize_(m, "nf5"));
 }
 
+// More columns than are decoded at a time, few rows and many: each finds its part of the residual.
+TEST(Quantize, WideLayersAddAResidual) {
+  autograd::NoGrad off;
+  for (const char* format : {"nf4", "fp4", "int8", "float8_e4m3fn", "float8_e5m2", "q8_0", "q4_K"}) {
+    Sequential m{Linear(2048, 600)};
+    quantize_(m, format, {.rules = {}});
+    const auto& there = dynamic_cast<const StoredLinear&>(*m[0].present());
+    for (int64_t rows : {3, 40}) {
+      const Tensor x = randn({rows, 2048}), more = randn({rows, 600}) * 10;
+      EXPECT_LT(difference(there.forward_plus(x, more), m(x) + more), 1e-4) << format << ' ' << rows;
+    }
+  }
+}
+
 // Strips of a few output channels give what the whole kernel gives.
 TEST(Quantize, LargeConvolutionsAreDecodedInStrips) {
   Conv2d conv(512, 544, 3, {.padding = 1});

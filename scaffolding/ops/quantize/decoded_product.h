@@ -63,7 +63,6 @@ template <class P> static void multiply_many_rows(const P& p) {
     part.n = min64(chunk, p.n - c0);
     part.first += c0;
     part.e = columns(p.e, c0);
-    if (part.e.residual) part.e.residual = advance(part.e.residual, part.e.residual_type, c0);
     const PackedShape<MulF32> s = shape_of_blocks(p.k, part.n);
     auto* packed = static_cast<float*>(scratch(s.bytes(), kSlotB));
     pack_whole_b<MulF32>(part, s, packed);
