@@ -12,40 +12,26 @@
 
 namespace sf::nn {
 
-namespace {
-void check_weight(const char* layer, const Tensor& dense, int64_t out, int64_t in) {
-  check_defined(layer, "weight", dense);
-  SF_CHECK(dense.shape() == Shape({out, in}), layer, ": weight must have shape ", Shape{out, in}, ", got ",
-           dense.shape());
-}
-}  // namespace
-
 LinearNF4::LinearNF4(int64_t in, int64_t out, bool with_bias, bool compress, const TensorOptions& options,
                      const Tensor& dense)
     : in_features(in), out_features(out), compress_statistics(compress) {
-  SF_CHECK(in >= 0 && out >= 0, "LinearNF4: in_features and out_features must not be negative, got ", in, " and ", out);
+  check_features("LinearNF4", in, out);
   Device place = options.device.value_or(Device());
   set_weight(dense ? dense : zeros({out, in}, kFloat32, place));
   if (with_bias) bias = parameter(zeros({out}, options.dtype, place));
 }
 
 void LinearNF4::set_weight(const Tensor& dense) {
-  check_weight("LinearNF4", dense, out_features, in_features);
+  check_dense_weight("LinearNF4", dense, out_features, in_features);
   autograd::NoGrad off;
   auto [codes, magnitudes] = quantize_nf4(dense);
-  weight = Buffer(codes);
-  if (!compress_statistics || magnitudes.numel() == 0) {
-    absmax = Buffer(magnitudes);
-    return;
-  }
-  Tensor middle = mean(magnitudes);
-  auto [small, nested] = quantize_blockwise(magnitudes - middle);
-  absmax = Buffer(small), nested_absmax = Buffer(nested), offset = Buffer(middle);
+  const BlockMagnitudes kept = kept_magnitudes(magnitudes, compress_statistics);
+  weight = Buffer(codes), absmax = Buffer(kept.absmax);
+  if (kept.offset) nested_absmax = Buffer(kept.nested_absmax), offset = Buffer(kept.offset);
 }
 
 Tensor LinearNF4::forward(const Tensor& input) const {
-  SF_CHECK(input.ndim() > 0 && input.shape().back() == in_features,
-           "LinearNF4: the last size of the input must be in_features=", in_features, ", got ", input.shape());
+  check_input_features("LinearNF4", input, in_features);
   return linear_nf4(input, weight, absmax, nested_absmax, offset, bias, out_features);
 }
 
@@ -68,7 +54,7 @@ std::string LinearNF4::extra_repr() const {
 LinearFP8::LinearFP8(int64_t in, int64_t out, bool with_bias, bool per_row, bool quantises_input, DType weight_dtype,
                      const TensorOptions& options, const Tensor& dense)
     : in_features(in), out_features(out), dynamic(quantises_input) {
-  SF_CHECK(in >= 0 && out >= 0, "LinearFP8: in_features and out_features must not be negative, got ", in, " and ", out);
+  check_features("LinearFP8", in, out);
   SF_CHECK_AS(TypeError, is_float8(weight_dtype), "LinearFP8: weight_dtype must be float8_e4m3fn or float8_e5m2, got ",
               weight_dtype);
   Device place = options.device.value_or(Device());
@@ -79,7 +65,7 @@ LinearFP8::LinearFP8(int64_t in, int64_t out, bool with_bias, bool per_row, bool
 }
 
 void LinearFP8::set_weight(const Tensor& dense) {
-  check_weight("LinearFP8", dense, out_features, in_features);
+  check_dense_weight("LinearFP8", dense, out_features, in_features);
   auto [q, s] = quantize_fp8(dense, weight.dtype(), scale.ndim() > 0);
   weight = Buffer(q), scale = Buffer(s);
 }

@@ -42,8 +42,7 @@ LinearGGUF::LinearGGUF(int64_t in, int64_t out, bool with_bias, const std::strin
 }
 
 Tensor LinearGGUF::forward(const Tensor& input) const {
-  SF_CHECK(input.ndim() > 0 && input.shape().back() == in_features,
-           "LinearGGUF: the last size of the input must be in_features=", in_features, ", got ", input.shape());
+  check_input_features("LinearGGUF", input, in_features);
   return linear_gguf(input, weight, bias, format);
 }
 

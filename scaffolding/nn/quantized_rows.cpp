@@ -3,57 +3,33 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/nn/format.h"
 #include "scaffolding/ops/factory/factory.h"
-#include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/block_codes.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/fp4.h"
 #include "scaffolding/ops/quantize/nf4.h"
-#include "scaffolding/ops/reduce/reduce.h"
 
 namespace sf::nn {
-
-namespace {
-
-void check_sizes(const char* layer, int64_t in, int64_t out) {
-  SF_CHECK(in >= 0 && out >= 0, layer, ": in_features and out_features must not be negative, got ", in, " and ", out);
-}
-void check_dense(const char* layer, const Tensor& dense, int64_t out, int64_t in) {
-  check_defined(layer, "weight", dense);
-  SF_CHECK(dense.shape() == Shape({out, in}), layer, ": weight must have shape ", Shape{out, in}, ", got ",
-           dense.shape());
-}
-void check_input(const char* layer, const Tensor& input, int64_t in) {
-  SF_CHECK(input.ndim() > 0 && input.shape().back() == in, layer,
-           ": the last size of the input must be in_features=", in, ", got ", input.shape());
-}
-
-}  // namespace
 
 LinearFP4::LinearFP4(int64_t in, int64_t out, bool with_bias, bool compress, const TensorOptions& options,
                      const Tensor& dense)
     : in_features(in), out_features(out), compress_statistics(compress) {
-  check_sizes("LinearFP4", in, out);
+  check_features("LinearFP4", in, out);
   const Device place = options.device.value_or(Device());
   set_weight(dense ? dense : zeros({out, in}, kFloat32, place));
   if (with_bias) bias = parameter(zeros({out}, options.dtype, place));
 }
 
 void LinearFP4::set_weight(const Tensor& dense) {
-  check_dense("LinearFP4", dense, out_features, in_features);
+  check_dense_weight("LinearFP4", dense, out_features, in_features);
   autograd::NoGrad off;
   auto [codes, magnitudes] = quantize_fp4(dense);
-  weight = Buffer(codes);
-  if (!compress_statistics || magnitudes.numel() == 0) {
-    absmax = Buffer(magnitudes);
-    return;
-  }
-  const Tensor middle = mean(magnitudes);
-  auto [small, nested] = quantize_blockwise(magnitudes - middle);
-  absmax = Buffer(small), nested_absmax = Buffer(nested), offset = Buffer(middle);
+  const BlockMagnitudes kept = kept_magnitudes(magnitudes, compress_statistics);
+  weight = Buffer(codes), absmax = Buffer(kept.absmax);
+  if (kept.offset) nested_absmax = Buffer(kept.nested_absmax), offset = Buffer(kept.offset);
 }
 
 Tensor LinearFP4::forward(const Tensor& input) const {
-  check_input("LinearFP4", input, in_features);
+  check_input_features("LinearFP4", input, in_features);
   return linear_fp4(input, weight, absmax, nested_absmax, offset, bias, out_features);
 }
 
@@ -76,11 +52,11 @@ std::string LinearFP4::extra_repr() const {
 LinearInt8::LinearInt8(int64_t in, int64_t out, bool with_bias, bool quantises_input, double unit_,
                        const TensorOptions& options, const Tensor& dense)
     : in_features(in), out_features(out), dynamic(quantises_input), unit(unit_) {
-  check_sizes("LinearInt8", in, out);
+  check_features("LinearInt8", in, out);
   SF_CHECK(unit > 0 && unit <= 1, "LinearInt8: unit must be above 0 and at most 1, got ", unit);
   const Device place = options.device.value_or(Device());
   if (dense) {
-    check_dense("LinearInt8", dense, out, in);
+    check_dense_weight("LinearInt8", dense, out, in);
     SF_CHECK(unit == kInt8Unit, "LinearInt8: a weight is quantised with unit=", kInt8Unit, ", got ", unit);
     auto [codes, most] = quantize_int8(dense);
     weight = Buffer(codes), SCB = Buffer(most);
@@ -91,7 +67,7 @@ LinearInt8::LinearInt8(int64_t in, int64_t out, bool with_bias, bool quantises_i
 }
 
 Tensor LinearInt8::forward(const Tensor& input) const {
-  check_input("LinearInt8", input, in_features);
+  check_input_features("LinearInt8", input, in_features);
   return linear_int8(input, weight, SCB, bias, unit, dynamic);
 }
 

@@ -20,4 +20,15 @@ class StoredLinear : public StoredWeight {
   virtual Tensor forward_plus(const Tensor& input, const Tensor& residual) const = 0;
 };
 
+// What these layers check; the errors begin with the layer's name.
+void check_features(const char* layer, int64_t in, int64_t out);
+void check_dense_weight(const char* layer, const Tensor& dense, int64_t out, int64_t in);
+void check_input_features(const char* layer, const Tensor& input, int64_t in);
+
+// Magnitudes of blocks as bitsandbytes keeps them: as they are, or in eight bits about their mean.
+struct BlockMagnitudes {
+  Tensor absmax, nested_absmax, offset;  // the latter absent where they are as they are
+};
+BlockMagnitudes kept_magnitudes(const Tensor& magnitudes, bool compress);
+
 }  // namespace sf::nn

@@ -21,7 +21,7 @@ constexpr int64_t kMostRows = 256;  // of a linear layer's input that its output
 
 double norm_of(const Tensor& t) {
   const Tensor wide = to_dtype(t, kFloat64);
-  return std::sqrt(sum(wide * wide).to_vector()[0]);
+  return std::sqrt(sum(wide * wide).item());
 }
 double relative_error(const Tensor& got, const Tensor& want) {
   const double whole = norm_of(want);
@@ -144,8 +144,8 @@ QuantizationReport report_quantization(DiffusionPipeline& full, DiffusionPipelin
   }
   inputs.stop();
   const Tensor got = pictures_of(other, call()), difference = got - want;
-  report.picture_error = mean(abs(difference)).to_vector()[0];
-  const double square = mean(difference * difference).to_vector()[0];
+  report.picture_error = mean(abs(difference)).item();
+  const double square = mean(difference * difference).item();
   report.psnr = square > 0 ? -10 * std::log10(square) : INFINITY;
 
   std::map<std::string, nn::Module*> made;

@@ -34,8 +34,8 @@ double squared_error(const Tensor& weight, const GgufFormat& f) {
   const Tensor rows = to_dtype(weight.detach().reshape({weight.numel()}).narrow(0, 0, n), kFloat32).view({1, n});
   const std::string name(f.name);
   const Tensor off = dequantize_gguf(quantize_gguf(rows, name), name, {1, n}) - rows;
-  const double whole = sum(rows * rows).to_vector()[0];
-  return whole > 0 ? sum(off * off).to_vector()[0] / whole : 0;
+  const double whole = sum(rows * rows).item();
+  return whole > 0 ? sum(off * off).item() / whole : 0;
 }
 
 std::vector<Choice> choices_of(const nn::PlannedLayer& p) {

@@ -51,6 +51,11 @@ struct Jobs::Group {
     for (auto& a : jobs) n += a.seats.size();
     return n;
   }
+  const Seat* first() const {  // null before one has begun
+    for (auto& a : jobs)
+      if (!a.seats.empty()) return &a.seats.front();
+    return nullptr;
+  }
 };
 
 }  // namespace sf::server

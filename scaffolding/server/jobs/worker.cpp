@@ -41,12 +41,9 @@ bool Jobs::may_join(const Group& g, const JobRecord& record) const {
   const JobRequest& r = record.request;
   if (g.alone || record.crashes > 0 || g.timing.empty() || record.priority != g.priority || r.model != g.model)
     return false;
-  const Seat* first = nullptr;
+  const Seat* first = g.first();
   size_t unbegun = 0;
-  for (auto& a : g.jobs) {
-    unbegun += a.has_unbegun();
-    if (!first && !a.seats.empty()) first = &a.seats.front();
-  }
+  for (auto& a : g.jobs) unbegun += a.has_unbegun();
   if (!first || g.jobs.size() >= g.most || loras_of(r) != g.loras || size_of(r, *first->pipeline) != g.size)
     return false;
   const size_t there = std::min(g.most, g.seats() + unbegun + queue_.size());
@@ -122,13 +119,12 @@ void Jobs::begin(LivePointer job) {
 
 Jobs::Active* Jobs::next_to_begin(Group& g, size_t seats) {
   Active* next = nullptr;
-  const Seat* first = nullptr;
+  const Seat* first = g.first();
   size_t unbegun = 0;
   for (auto& a : g.jobs) {
     const JobRecord& record = a.job->record;  // whose pictures the worker alone changes
     while (std::any_of(record.pictures.begin(), record.pictures.end(), [&](auto& p) { return p.place == a.next; }))
       ++a.next;
-    if (!first && !a.seats.empty()) first = &a.seats.front();
     if (!a.has_unbegun()) continue;
     unbegun += size_t(record.request.count - a.next);
     if (!next || a.seats.size() < next->seats.size()) next = &a;
