@@ -67,12 +67,14 @@ bool waits(std::string_view op) {
   return std::find(std::begin(kWait), std::end(kWait), op) != std::end(kWait);
 }
 
-// Calls of CUDA that take a GPU long and that no op may need again and again: waits, questions after properties and
-// memory, and, where the cache keeps blocks, allocations. Zeros on a GPU, where nobody counts.
+// Calls of CUDA that take a GPU long and that no op may need again and again: questions after properties and memory,
+// and, where the cache keeps blocks, waits and allocations (without it each block that is given back waits). Zeros on
+// a GPU, where nobody counts.
 std::array<int64_t, 4> slow_calls() {
   static const auto count = reinterpret_cast<int64_t (*)(int)>(dlsym(RTLD_DEFAULT, "sf_cuda_emulator_count"));
   if (!count) return {};
-  return {count(0), count(7), count(8), env::flag("SF_CUDA_CACHE") ? count(9) : 0};
+  const bool keeps = env::flag("SF_CUDA_CACHE");
+  return {keeps ? count(0) : 0, count(7), count(8), keeps ? count(9) : 0};
 }
 
 // A call with tensors on the device that stay where they are, while their values are those of one draw or another.

@@ -5,8 +5,6 @@
 //   sample.<i>.out.<k>   (metadata) dtype and shape of output k; (tensor) its values
 //   sample.<i>.grad.<k>  gradient of the k-th floating input of sum(y * c), c from cotangents()
 // Of a large tensor every n-th element is kept: see kept().
-#include <zlib.h>
-
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +13,7 @@
 
 #include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/formats/safetensors.h"
+#include "scaffolding/io/test_packed.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/op_check.h"
 #include "scaffolding/ops/op_listing.h"
@@ -27,16 +26,6 @@ using nlohmann::json;
 
 std::string fixture_path(const std::string& op) {
   return std::string(SF_SOURCE_DIR) + "/tests/golden/ops/" + op + ".safetensors.gz";
-}
-
-io::Bytes unpacked(const std::string& path) {
-  gzFile file = gzopen(path.c_str(), "rb");
-  SF_CHECK_AS(RuntimeError, file, path, ": cannot be opened");
-  std::string bytes, part(size_t(1) << 16, '\0');
-  int got;
-  while ((got = gzread(file, part.data(), unsigned(part.size()))) > 0) bytes.append(part, 0, size_t(got));
-  SF_CHECK_AS(RuntimeError, gzclose(file) == Z_OK && got == 0, path, ": is damaged");
-  return io::Bytes::take(std::move(bytes), path);
 }
 
 std::string hex(double d) {
@@ -190,7 +179,7 @@ void check_golden(const OpEntry& op, const OpTest& t) {
   ASSERT_TRUE(std::filesystem::exists(path))
       << op.name << " has samples and no golden file; run `make golden` and commit tests/golden/ops/" << op.name
       << ".safetensors.gz";
-  io::SafetensorsFile file(unpacked(path));
+  io::SafetensorsFile file(io::Bytes::take(unpacked(path), path));
   for (size_t i = 0; i < t.all.size(); ++i) {
     if (!t.all[i]->golden) continue;
     std::string key = "sample." + std::to_string(i);

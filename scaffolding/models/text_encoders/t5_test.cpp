@@ -2,12 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/source_dir.h"
+#include "scaffolding/io/test_packed.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 
@@ -16,7 +15,7 @@ namespace {
 
 TEST(T5, distances_fall_into_the_buckets_of_transformers) {
   const nlohmann::json golden =
-      nlohmann::json::parse(std::ifstream(SF_SOURCE_DIR "/tests/golden/models/t5.json"))["extra"];
+      nlohmann::json::parse(test::unpacked(SF_SOURCE_DIR "/tests/golden/models/t5.json.gz"))["extra"];
   for (auto [buckets, largest] : {std::pair{32, 128}, {8, 12}, {64, 1000}, {4, 7}}) {
     const auto want = golden["buckets of " + std::to_string(buckets) + " up to " + std::to_string(largest)]
                           .get<std::vector<int64_t>>();
