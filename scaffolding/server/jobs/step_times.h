@@ -14,23 +14,37 @@ class StepTimes {
   // the text, and memory, come with it.
   void measured(const std::string& kind, int64_t rows, double seconds, double now);
   // Of pictures with so many rows each, how many of the first ones a call shall have: those that give the most pictures
-  // a second, fewer where that is as good. Counts that were not timed lately are tried, as long as more pays so far.
+  // a second, fewer where that is as good. Twice as many as before are tried until they are far slower than the best.
   size_t best(const std::string& kind, const std::vector<int64_t>& rows, double now) const;
-  // Seconds of a call with so many rows; below 0: not known.
+  // Seconds of a call with so many rows, or between those of fewer and of more; below 0: not known.
   double seconds(const std::string& kind, int64_t rows, double now) const;
 
  private:
   static constexpr double kForgotten = 600;  // seconds: other work of the machine passes
+  static constexpr int64_t kCalls = 300;     // of a kind: what was slow beside other work is tried again
   static constexpr double kGain = 1.02;      // by which more pictures at a time have to be quicker
-  static constexpr size_t kSamples = 8;
+  static constexpr double kHope = 0.8;       // of the best rate: less, and more pictures at a time are not tried
+  static constexpr size_t kSamples = 8;      // the last ones are kept
+  static constexpr size_t kEnough = 3;       // one alone may have been the machine's other work
   struct Sample {
     double seconds, at;
+    int64_t call;
   };
   struct Times {
     bool is_first = true;
-    std::deque<Sample> samples;  // the last ones
+    std::deque<Sample> samples;
   };
-  std::map<std::string, std::map<int64_t, Times>> times_;  // by kind, of which there are few, and rows
+  struct Least {
+    double seconds = -1;  // below 0: not known
+    size_t samples = 0;
+  };
+  struct Kind {
+    int64_t calls = 0;
+    std::map<int64_t, Times> by_rows;
+  };
+  static Least least(const Kind& kind, const Times& times, double now);
+  Least near(const std::string& kind, int64_t rows, double now) const;  // without samples: between others
+  std::map<std::string, Kind> times_;                                   // of which there are few
 };
 
 }  // namespace sf::server
