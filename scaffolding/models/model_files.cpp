@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/error.h"
@@ -12,6 +13,7 @@
 #include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/models/kept_float32.h"
+#include "scaffolding/models/quantized_folder.h"
 #include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -52,6 +54,14 @@ io::Object merged(const io::Object& config, const io::Object& overrides) {
     if (!have[i].is(io::Object::String) || (!overrides.find(have[i].text()) && have[i].text() != "_use_default_values"))
       items.insert(items.end(), {have[i], have[i + 1]});
   items.insert(items.end(), overrides.items().begin(), overrides.items().end());
+  return io::Object::container(io::Object::Dict, std::move(items));
+}
+
+io::Object without(const io::Object& config, std::string_view key) {
+  std::vector<io::Object> items;
+  auto& have = config.items();
+  for (size_t i = 0; i + 1 < have.size(); i += 2)
+    if (!have[i].is(io::Object::String) || have[i].text() != key) items.insert(items.end(), {have[i], have[i + 1]});
   return io::Object::container(io::Object::Dict, std::move(items));
 }
 
@@ -188,8 +198,31 @@ void quantize_while_reading(const nn::PlannedLayer& p, const Tensor& stored, con
 
 }  // namespace
 
-static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions options) {
+// What config.json says of weights that the file has in few bits.
+struct QuantizedFolder {
+  io::Object how;
+  std::string where, path;
+};
+
+// The dtype of a file's numbers that are as they were: of what layers of few bits compute in.
+static DType plain_dtype(const io::Checkpoint& file) {
+  for (auto& e : file.entries())
+    if (e.name.ends_with(".bias") || e.name.ends_with("norm.weight"))
+      if (const DType t = file.get(e.name).dtype(); is_floating(t)) return t;
+  return kFloat32;
+}
+
+static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions options,
+                 const QuantizedFolder* few_bits = nullptr) {
   std::map<std::string, Tensor> state;
+  std::set<std::string> used;
+  if (few_bits) {
+    QuantizedState taken =
+        put_quantized_layers(model, file, few_bits->how, options.dtype ? *options.dtype : plain_dtype(file),
+                             few_bits->where, few_bits->path);
+    for (auto& [key, t] : taken.tensors) state.emplace(key, to_device(t, options.device));
+    used = std::move(taken.used);
+  }
   auto ring = io::UploadRing::of(options.device);
   // Blocks have no dtype of their own, and what is beside them may be of any: one for all.
   const auto* stored = dynamic_cast<const io::StoresBlocks*>(&file);
@@ -205,6 +238,7 @@ static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions opti
         layers.emplace(m.name + ".weight", m.module);
   const auto planned = planned_layers(model, options, kept);
   for (auto& name : file.names()) {
+    if (used.count(name)) continue;
     std::string key = model.current_key(name);
     if (key.empty()) continue;
     if (auto layer = layers.find(key); layer != layers.end())
@@ -235,14 +269,22 @@ std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOpti
                                   const std::string& class_name) {
   io::Object config = merged(found_config(folder, options, class_name), options.overrides);
   std::string where = join(join(folder, options.subfolder), "config.json");
-  SF_CHECK_AS(NotSupported, !config.find("quantization_config"), "load_model: ", where,
-              ": the weights are quantised; from_pretrained of the Python package reads them");
+  std::optional<QuantizedFolder> few_bits;
+  if (auto* how = config.find("quantization_config"); how && !how->is(io::Object::None)) {
+    SF_CHECK(!options.quantize, "load_model: ", where,
+             ": the weights are quantised already; load them without quantization_config");
+    few_bits = QuantizedFolder{*how, where, {}};
+  }
+  config = without(config, "quantization_config");
   auto model = make_empty(class_name.empty() ? model_class(class_of(config, where), config) : class_name, config);
   std::string path = find_weights(folder, model->weights_stem(), options);
   auto file = io::open_checkpoint(path);
   refuse_lora(path, file->names(), *model);
+  if (few_bits) few_bits->path = path;
   try {
-    fill(*model, *file, options);
+    fill(*model, *file, options, few_bits ? &*few_bits : nullptr);
+  } catch (const NotSupported&) {
+    throw;
   } catch (const RuntimeError& e) {
     fail<RuntimeError>(path, ": ", e.what());
   }

@@ -234,7 +234,13 @@ Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, 
   return there;
 }
 
-Module* put_scaled(Module& layer, const Tensor& codes, const Tensor& scale, DType dtype) {
+Module* put_stored_layer(Linear& layer, std::shared_ptr<Module> made, DType dtype) {
+  SF_CHECK(layer.weight && layer.present() == &layer, "put_stored_layer: something stands in the layer's place already");
+  if (layer.weight.dtype() != dtype) layer.weight = parameter(empty({0}, dtype, Device(Device::Meta)), false);
+  return put(layer, layer.weight, std::move(made));
+}
+
+Module* put_scaled(Module& layer, const Tensor& codes, const Tensor& scale, DType dtype, bool dynamic) {
   auto* l = exactly<Linear>(layer);
   if (!l || !l->weight || layer.present() != &layer || codes.shape() != l->weight.shape()) return nullptr;
   const int64_t out = l->out_features, in = l->in_features;
@@ -243,13 +249,13 @@ Module* put_scaled(Module& layer, const Tensor& codes, const Tensor& scale, DTyp
   if (l->weight.dtype() != dtype) l->weight = parameter(empty(l->weight.shape(), dtype, Device(Device::Meta)), false);
   const TensorOptions nowhere{Device(Device::Meta), dtype};
   if (codes.dtype() == kInt8) {
-    auto made = std::make_shared<LinearInt8>(in, out, false, false, 1.0, nowhere);
+    auto made = std::make_shared<LinearInt8>(in, out, false, dynamic, 1.0, nowhere);
     made->bias = l->bias, made->weight = Buffer(codes);
     made->SCB = Buffer(scale.numel() == out ? scale.reshape({out}) : scale.reshape({1}).expand({out}).contiguous());
     return put(layer, l->weight, std::move(made));
   }
   if (!is_float8(codes.dtype())) return nullptr;
-  auto made = std::make_shared<LinearFP8>(in, out, false, scale.numel() > 1, false, codes.dtype(), nowhere);
+  auto made = std::make_shared<LinearFP8>(in, out, false, scale.numel() > 1, dynamic, codes.dtype(), nowhere);
   made->bias = l->bias, made->weight = Buffer(codes);
   made->scale = Buffer(scale.numel() > 1 ? scale.reshape({out, 1}) : scale.reshape({}));
   return put(layer, l->weight, std::move(made));

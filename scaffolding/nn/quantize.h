@@ -2,12 +2,15 @@
 // thread-safe.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "scaffolding/nn/module.h"
 
 namespace sf::nn {
+
+struct Linear;
 
 // "*time_embedding*": "" keeps a layer in its dtype; another format's name gives it that. The last rule that fits a
 // layer's name counts. * stands for any text.
@@ -74,7 +77,10 @@ Tensor dense_weight_of(const Module& m, std::optional<DType> dtype = kFloat32);
 // weight go. Null, and nothing changes, for another module, for shapes that the format's rows do not fit, or where
 // something stands there already. bytes: uint8, all blocks of the weight. dtype: of the layer otherwise.
 Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype);
-// The same for a Linear whose weight is float8 or int8 [out, in] times a scale, float32 [] or [out].
-Module* put_scaled(Module& layer, const Tensor& weight, const Tensor& scale, DType dtype);
+// The same for a Linear whose weight is float8 or int8 [out, in] times a scale, float32 [] or [out]. dynamic: the input
+// is quantised too.
+Module* put_scaled(Module& layer, const Tensor& weight, const Tensor& scale, DType dtype, bool dynamic = false);
+// The same of a layer that is made already, with its bias.
+Module* put_stored_layer(Linear& layer, std::shared_ptr<Module> made, DType dtype);
 
 }  // namespace sf::nn

@@ -2,7 +2,7 @@
 
 Usage: /path/to/python-with-torch-and-bitsandbytes tests/golden/make_golden_quantize.py
 Writes quantize.safetensors.gz and quantized_layers.safetensors.gz, made with bitsandbytes 0.50.2 and torch 2.15;
-tests/python/ops/test_quantize.py and tests/python/models/test_quantized_files.py compare.
+tests/python/ops/test_quantize.py and tests/python/models/test_quantized_folders_of_others.py compare.
 """
 
 import pathlib

@@ -2,7 +2,7 @@
 
 Usage: /path/to/python-with-torch-and-bitsandbytes tests/golden/make_golden_quantized_rows.py
 Writes quantized_rows.safetensors.gz, made with bitsandbytes 0.50.2 and torch 2.15;
-tests/python/models/test_quantization_config.py compares.
+tests/python/models/test_quantization_config.py and test_quantized_folders_of_others.py compare.
 """
 
 import pathlib

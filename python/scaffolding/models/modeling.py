@@ -249,31 +249,19 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
     ):  # fmt: skip
         """config: what config.json says, where that was read before."""
         model = cls.__new__(cls)
-        if config is None and os.path.isfile(os.path.join(folder, subfolder, "config.json")):
-            config = _models.load_config(folder, subfolder)
-        if config is not None and config.get("quantization_config") is not None:
-            if quantize is not None:
-                raise ValueError(
-                    f"{cls.__name__}.from_pretrained: the weights in {os.path.join(folder, subfolder)} are quantised "
-                    "already; load them without quantization_config"
-                )
-            quantized_files.load(
-                model, config, folder, subfolder, variant, torch_dtype, use_safetensors, device, overrides or {}
-            )
-        else:
-            _models.load(
-                model,
-                cls._class_name,
-                folder,
-                subfolder,
-                variant,
-                torch_dtype,
-                use_safetensors,
-                device,
-                config,
-                overrides or {},
-                quantize,
-            )
+        _models.load(
+            model,
+            cls._class_name,
+            folder,
+            subfolder,
+            variant,
+            torch_dtype,
+            use_safetensors,
+            device,
+            config,
+            overrides or {},
+            quantize,
+        )
         return model
 
     @classmethod

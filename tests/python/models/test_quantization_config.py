@@ -19,7 +19,6 @@ from scaffolding.models import (
     QuantoConfig,
     TorchAoConfig,
     UNet2DConditionModel,
-    quantized_files,
 )
 
 SHIPPED = folders.ROOT / "models" / "emoji-128"
@@ -48,20 +47,6 @@ def test_int8_is_bitsandbytes(golden):
     assert same(sf.dequantize_int8(codes, scale), golden["int8.numbers"])
     zeros, scale = sf.quantize_int8(golden["x"])
     assert scale[4].item() == 0 and zeros[4].abs().max().item() == 0
-
-
-def test_a_layer_of_fp4_is_read_as_bitsandbytes_stores_it(golden):
-    stored = {k.removeprefix("fp4.layer."): v for k, v in golden.items() if k.startswith("fp4.layer.")}
-    numbers = stored.pop("numbers")
-    model = nn.Sequential(nn.Linear(64, 24).to(sf.bfloat16))
-    state = quantized_files._nf4_layer(model, {"0": model[0]}, "0", "fp4", lambda part: stored[part.removeprefix(".")])
-    model.load_state_dict(state | {"0.bias": stored["bias"]}, assign=True)
-    assert type(model[0]) is nn.LinearFP4 and not model[0].compress_statistics
-    layer = model[0]
-    assert same(sf.dequantize_fp4(layer.weight, layer.absmax, (24, 64), sf.bfloat16), numbers)
-    written = quantized_files.nf4_entries(dict(model.state_dict()), "0", layer, sf.bfloat16)
-    state_name = quantized_files.STATES["fp4"].removeprefix(".")
-    assert json.loads(bytes(written["0." + state_name].tolist())) == json.loads(bytes(stored[state_name].tolist()))
 
 
 CONFIGS = {
