@@ -11,6 +11,7 @@
 #include "scaffolding/nn/conv.h"
 #include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/quantized.h"
+#include "scaffolding/nn/quantized_conv.h"
 #include "scaffolding/nn/quantized_rows.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
@@ -209,7 +210,19 @@ template <class L> void put_four_bits(Source& s, const std::string& name, const 
   s.take(name, *nn::put_stored_layer(l, std::move(made), s.dtype));
 }
 
+void put_int8_conv(Source& s, const std::string& name, const nn::Conv2d& conv, bool dynamic) {
+  SF_CHECK(conv.groups == 1, kWho, ": ", s.path, ": '", name, "' is in int8, which convolutions of groups are not");
+  auto made = std::make_shared<nn::Conv2dInt8>(conv, dynamic);
+  const int64_t out = conv.out_channels;
+  made->codes = nn::Buffer(
+      s.get(name + ".weight", {kInt8}, {out, conv.kernel_size[0], conv.kernel_size[1], conv.in_channels}));
+  made->SCB = nn::Buffer(s.scales(name + ".SCB", s.get(name + ".SCB", {kFloat32}, {out})));
+  s.take(name, *nn::put_stored_layer(s.layer(name), std::move(made), s.dtype));
+}
+
 void put_int8(Source& s, const std::string& name, bool dynamic, double unit) {
+  if (nn::Module& m = s.layer(name); typeid(m) == typeid(nn::Conv2d))
+    return put_int8_conv(s, name, static_cast<const nn::Conv2d&>(m), dynamic);
   nn::Linear& l = s.linear(name);
   const int64_t out = l.out_features, in = l.in_features;
   auto made =

@@ -6,6 +6,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/nn/quantized.h"
+#include "scaffolding/nn/quantized_conv.h"
 #include "scaffolding/nn/quantized_gguf.h"
 #include "scaffolding/nn/quantized_rows.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -151,7 +152,9 @@ std::vector<PlannedLayer> plan_quantization(Module& model, const std::string& fo
     // A table of rows is quantised where a rule says so, not by default: others may read its weight.
     if (exactly<Embedding>(*layer) && wanted == main) continue;
     if (is_plain_format(wanted)) {
-      if (exactly<Linear>(*layer)) out.push_back({name, layer, wanted, wanted, weight->shape()});
+      auto* conv = exactly<Conv2d>(*layer);
+      const bool as_int8 = conv && wanted == "int8" && options.dynamic && conv->groups == 1 && conv->pads_with_zeros();
+      if (exactly<Linear>(*layer) || as_int8) out.push_back({name, layer, wanted, wanted, weight->shape()});
       continue;
     }
     const GgufFormat* fit = fitting_gguf_blocks(gguf_blocks("quantize_", wanted), row_of(*layer, *weight));
@@ -170,6 +173,8 @@ Module* quantize_layer(Module& layer, const std::string& format, const Tensor& d
   autograd::NoGrad off;
   if (weight->dtype() != dtype) *weight = parameter(empty(weight->shape(), dtype, Device(Device::Meta)), false);
   if (!is_plain_format(format)) return put(layer, *weight, made_gguf(layer, format, dense));
+  if (auto* conv = exactly<Conv2d>(layer); conv && format == "int8")
+    return put(layer, *weight, std::make_shared<Conv2dInt8>(*conv, o.dynamic, dense));
   auto* l = exactly<Linear>(layer);
   SF_CHECK(l, "quantize_: ", format, " is for linear layers, got a ", layer.type());
   const TensorOptions place{dense.device(), dtype};
@@ -234,10 +239,12 @@ Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, 
   return there;
 }
 
-Module* put_stored_layer(Linear& layer, std::shared_ptr<Module> made, DType dtype) {
-  SF_CHECK(layer.weight && layer.present() == &layer, "put_stored_layer: something stands in the layer's place already");
-  if (layer.weight.dtype() != dtype) layer.weight = parameter(empty({0}, dtype, Device(Device::Meta)), false);
-  return put(layer, layer.weight, std::move(made));
+Module* put_stored_layer(Module& layer, std::shared_ptr<Module> made, DType dtype) {
+  Tensor* weight = weight_of(layer);
+  SF_CHECK(weight && *weight && layer.present() == &layer, "put_stored_layer: a ", layer.type(),
+           " has no weight, or something stands in its place already");
+  if (weight->dtype() != dtype) *weight = parameter(empty({0}, dtype, Device(Device::Meta)), false);
+  return put(layer, *weight, std::move(made));
 }
 
 Module* put_scaled(Module& layer, const Tensor& codes, const Tensor& scale, DType dtype, bool dynamic) {

@@ -10,8 +10,6 @@
 
 namespace sf::nn {
 
-struct Linear;
-
 // "*time_embedding*": "" keeps a layer in its dtype; another format's name gives it that. The last rule that fits a
 // layer's name counts. * stands for any text.
 struct QuantizeRule {
@@ -29,7 +27,7 @@ std::string known_quantized_format(const char* who, const std::string& format);
 
 struct QuantizeOptions {
   std::vector<QuantizeRule> rules = wide_by_default();  // after them yours
-  bool convolutions = true;                             // of GGUF's formats; the others are for linear layers alone
+  bool convolutions = true;                             // of GGUF's formats, and of int8 with dynamic
   bool compress_statistics = true;                      // nf4, fp4: magnitudes of blocks in eight bits
   bool per_row = true;                                  // float8: a scale for each row, or one for all
   bool dynamic = false;                                 // float8, int8: the input is quantised too
@@ -81,6 +79,6 @@ Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, 
 // is quantised too.
 Module* put_scaled(Module& layer, const Tensor& weight, const Tensor& scale, DType dtype, bool dynamic = false);
 // The same of a layer that is made already, with its bias.
-Module* put_stored_layer(Linear& layer, std::shared_ptr<Module> made, DType dtype);
+Module* put_stored_layer(Module& layer, std::shared_ptr<Module> made, DType dtype);
 
 }  // namespace sf::nn

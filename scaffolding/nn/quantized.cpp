@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/nn/format.h"
+#include "scaffolding/nn/stored_product.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/block_codes.h"
@@ -42,8 +43,7 @@ Tensor LinearNF4::dense_weight(DType dtype) const {
 std::string LinearNF4::weight_format() const { return "nf4"; }
 Shape LinearNF4::dense_shape() const { return {out_features, in_features}; }
 Tensor LinearNF4::forward_plus(const Tensor& input, const Tensor& residual) const {
-  return linear_of_blocks("linear_nf4", input, {weight, absmax, nested_absmax, offset, BlockFormat::Nf4}, bias,
-                          out_features, residual);
+  return stored_product(*this, input, {.residual = residual});
 }
 
 std::string LinearNF4::extra_repr() const {
@@ -81,8 +81,7 @@ Tensor LinearFP8::dense_weight(DType dtype) const { return dequantize_fp8(weight
 std::string LinearFP8::weight_format() const { return std::string(name(weight.dtype())); }
 Shape LinearFP8::dense_shape() const { return {out_features, in_features}; }
 Tensor LinearFP8::forward_plus(const Tensor& input, const Tensor& residual) const {
-  if (dynamic) return linear_fp8(input, weight, scale, bias, true) + residual;
-  return linear_fp8_plus(input, weight, scale, bias, residual);
+  return stored_product(*this, input, {.residual = residual});
 }
 
 std::string LinearFP8::extra_repr() const {

@@ -4,6 +4,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/nn/format.h"
+#include "scaffolding/nn/stored_product.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/index/index.h"
@@ -51,7 +52,7 @@ Tensor LinearGGUF::dense_weight(DType dtype) const {
 }
 
 Tensor LinearGGUF::forward_plus(const Tensor& input, const Tensor& residual) const {
-  return linear_gguf(input, weight, bias, format, "none", residual);
+  return stored_product(*this, input, {.residual = residual});
 }
 
 std::string LinearGGUF::extra_repr() const {

@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/nn/format.h"
+#include "scaffolding/nn/stored_product.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/quantize/block_codes.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
@@ -40,8 +41,7 @@ Tensor LinearFP4::dense_weight(DType dtype) const {
 std::string LinearFP4::weight_format() const { return "fp4"; }
 Shape LinearFP4::dense_shape() const { return {out_features, in_features}; }
 Tensor LinearFP4::forward_plus(const Tensor& input, const Tensor& residual) const {
-  return linear_of_blocks("linear_fp4", input, {weight, absmax, nested_absmax, offset, BlockFormat::Fp4}, bias,
-                          out_features, residual);
+  return stored_product(*this, input, {.residual = residual});
 }
 
 std::string LinearFP4::extra_repr() const {
@@ -76,7 +76,7 @@ Tensor LinearInt8::dense_weight(DType dtype) const { return dequantize_int8(weig
 std::string LinearInt8::weight_format() const { return "int8"; }
 Shape LinearInt8::dense_shape() const { return {out_features, in_features}; }
 Tensor LinearInt8::forward_plus(const Tensor& input, const Tensor& residual) const {
-  return linear_int8(input, weight, SCB, bias, unit, dynamic, residual);
+  return stored_product(*this, input, {.residual = residual});
 }
 
 std::string LinearInt8::extra_repr() const {

@@ -41,7 +41,7 @@ def layers_of(model):
     """The quantised layers by name."""
     kinds = (
         _core._layer_LinearNF4, _core._layer_LinearFP4, _core._layer_LinearInt8, _core._layer_LinearFP8,
-        _core._layer_LinearGGUF, _core._layer_Conv2dGGUF,
+        _core._layer_LinearGGUF, _core._layer_Conv2dGGUF, _core._layer_Conv2dInt8,
     )  # fmt: skip
     return {name: m for name, m in model.named_modules() if name and isinstance(m, kinds)}
 
@@ -132,6 +132,8 @@ def _own_config(layers):
     def facts(layer):
         if isinstance(layer, _core._layer_LinearInt8):
             return {"format": "int8", "dynamic": bool(layer.dynamic), "unit": layer.unit}
+        if isinstance(layer, _core._layer_Conv2dInt8):
+            return {"format": "int8", "dynamic": bool(layer.dynamic)}
         if isinstance(layer, _core._layer_LinearFP8):
             return {"dynamic": bool(layer.dynamic)}
         return {"format": layer.format}

@@ -26,7 +26,8 @@ def quantize_(
     {pattern: format or None}, say otherwise: the last one that fits a layer's name counts, * stands for any text.
     filter_fn(module, name): False keeps a layer as it is; without one all are replaced, but for those whose weight
     another module shares. compress_statistics: NF4's and FP4's magnitudes of blocks in eight bits. per_row: see
-    LinearFP8. dynamic: of float8 and int8, the input is quantised too, by rows.
+    LinearFP8. dynamic: of float8 and int8, the input is quantised too, by rows; of int8 with convolutions, Conv2d
+    becomes Conv2dInt8 besides, whose samples are quantised, but for the first and last.
 
     The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is
     quantised must keep its dtypes. LoRAs of the model stay beside it. `save_pretrained` writes what `from_pretrained`
@@ -49,7 +50,7 @@ def quantize_(
     chosen = [
         (name, module)
         for name, module in model.named_modules()
-        if type(module) is linear
+        if (type(module) is linear or (format == "int8" and dynamic and convolutions and _as_int8(name, module)))
         and name
         and users[id(module.weight)] == 1
         and (filter_fn is None or filter_fn(module, name))
@@ -58,6 +59,9 @@ def quantize_(
         raise ValueError(f"quantize_: {type(model).__name__} has no Linear to replace")
     put_back = _adapters_of(model, chosen)
     for name, module in chosen:
+        if type(module) is not linear:
+            replace_layer(model, name, _int8_convolution(module))
+            continue
         has_bias, place = module.bias is not None, {"device": module.weight.device, "dtype": module.weight.dtype}
         weight = module.weight.detach()
         sizes = module.in_features, module.out_features, has_bias
@@ -73,6 +77,27 @@ def quantize_(
     if put_back is not None:
         put_back()
     return model
+
+
+def _as_int8(name, module):
+    """Whether a layer is a convolution that int8 is for, and not of those that models need wide."""
+    return (
+        type(module) is _core._layer_Conv2d
+        and module.groups == 1
+        and module.padding_mode == "zeros"
+        and bool(_core._quantized_format(name, "int8", []))
+    )
+
+
+def _int8_convolution(module):
+    made = _core._layer_Conv2dInt8(
+        module.in_channels, module.out_channels, module.kernel_size, module.stride, module.padding, module.dilation,
+        module.groups, module.bias is not None, module.padding_mode, True, device=module.weight.device,
+        dtype=module.weight.dtype, _weight=module.weight.detach(),
+    )  # fmt: skip
+    if module.bias is not None:
+        made.bias = module.bias
+    return made
 
 
 def _users(model):

@@ -10,6 +10,7 @@
 #include "scaffolding/diffusion/pipelines/registry.h"
 #include "scaffolding/models/parts/lora.h"
 #include "scaffolding/nn/quantized.h"
+#include "scaffolding/nn/quantized_conv.h"
 #include "scaffolding/nn/quantized_gguf.h"
 #include "scaffolding/nn/quantized_rows.h"
 #include "scaffolding/nn/state_dict.h"
@@ -31,6 +32,7 @@ void leave_memory(nn::LinearFP4& l) { leave_memory({&l.weight, &l.absmax, &l.nes
 void leave_memory(nn::LinearInt8& l) { leave_memory({&l.weight, &l.SCB, &l.bias}); }
 void leave_memory(nn::LinearGGUF& l) { leave_memory({&l.weight, &l.bias}); }
 void leave_memory(nn::Conv2dGGUF& l) { leave_memory({&l.blocks, &l.bias}); }
+void leave_memory(nn::Conv2dInt8& l) { leave_memory({&l.codes, &l.SCB, &l.bias}); }
 void leave_memory(nn::EmbeddingGGUF& l) { leave_memory({&l.weight, &l.like}); }
 
 // A quantised layer as it is in `real`, without memory, in the place of its namesake.
@@ -56,6 +58,7 @@ void take_layers_over(models::Model& made, models::Model& real) {
     quantise<nn::LinearInt8>(*at->second, *m.module);
     quantise<nn::LinearGGUF>(*at->second, *m.module);
     quantise<nn::Conv2dGGUF>(*at->second, *m.module);
+    quantise<nn::Conv2dInt8>(*at->second, *m.module);
     quantise<nn::EmbeddingGGUF>(*at->second, *m.module);
     auto lora = std::dynamic_pointer_cast<const models::LoraPath>(m.module->adapter());
     if (!lora) continue;

@@ -9,9 +9,8 @@
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/looked_at.h"
 #include "scaffolding/nn/quantize.h"
-#include "scaffolding/nn/quantized_gguf.h"
+#include "scaffolding/nn/stored_product.h"
 #include "scaffolding/ops/ops.h"
-#include "scaffolding/ops/quantize/gguf.h"
 
 namespace sf::models {
 
@@ -79,8 +78,8 @@ Tensor dense(const ProjectionInput& in) {
 
 Tensor project(const nn::Linear& layer, const ProjectionInput& in, const ProjectOptions& o) {
   const Projection p = projection_of(layer);
-  // Blocks are read with bias, activation and residual in one pass.
-  auto* blocks = p.kind == Kind::Stored ? dynamic_cast<const nn::LinearGGUF*>(layer.present()) : nullptr;
+  // Stored weights are read with bias, activation and residual in one pass.
+  const bool stored = p.kind == Kind::Stored && dynamic_cast<const nn::StoredLinear*>(layer.present());
   const bool dropping = o.dropout && (!o.residual || drops(*o.dropout));
   const bool only_adds = o.residual && o.activation.empty() && !dropping;
   const bool gates = o.activation == "geglu" || o.activation == "swiglu";
@@ -93,12 +92,11 @@ Tensor project(const nn::Linear& layer, const ProjectionInput& in, const Project
     if (p.lora) added = added ? p.lora->beside(added, dense(in)) : p.lora->side(dense(in));
     y = linear_of_fp8(in.rows, p.float8->weight, p.float8->scale, p.float8->bias, added, in.dtype);
     if (only_adds) return y;
-  } else if (blocks) {
+  } else if (stored) {
     Tensor added = only_adds ? o.residual : Tensor();
     if (p.lora) added = added ? p.lora->beside(added, in.x) : p.lora->side(in.x);
     is_activated = is_activated || !gates;
-    y = linear_gguf(in.x, blocks->weight, blocks->bias, blocks->format,
-                    o.activation.empty() || gates ? "none" : o.activation, added);
+    y = nn::stored_product(*layer.present(), in.x, {added, o.activation.empty() || gates ? "none" : o.activation});
     if (only_adds) return y;
   } else if (p.kind == Kind::Dense && p.lora) {
     y = linear_lora(in.x, layer.weight, layer.bias, p.lora->down, p.lora->up, p.lora->scale,

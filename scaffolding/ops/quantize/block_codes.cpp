@@ -96,7 +96,7 @@ Tensor dequantize_blocks(const char* op, const BlockCodes& given, const Shape& s
 }
 
 Tensor linear_of_blocks(const char* op, const Tensor& input, const BlockCodes& w, const Tensor& bias,
-                        int64_t out_features, const Tensor& residual) {
+                        int64_t out_features, const ProductEnd& end) {
   check_defined(op, "input", input);
   check_floating(op, "input", input);
   SF_CHECK(input.ndim() >= 1, op, ": needs input [..., K], got a scalar");
@@ -113,7 +113,7 @@ Tensor linear_of_blocks(const char* op, const Tensor& input, const BlockCodes& w
     p.format = c.format == BlockFormat::Nf4 ? CodedFormat::Nf4 : CodedFormat::Fp4;
     return coded_product_into(p);
   };
-  return linear_of_codes(op, input, bias, n, whole, on_the_way, residual);
+  return linear_of_codes(op, input, bias, n, whole, on_the_way, end);
 }
 
 }  // namespace sf

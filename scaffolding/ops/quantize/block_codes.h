@@ -2,6 +2,7 @@
 #pragma once
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/ops/quantize/kernel.h"
+#include "scaffolding/ops/quantize/product_end.h"
 
 namespace sf {
 
@@ -14,9 +15,9 @@ struct BlockCodes {
 
 std::tuple<Tensor, Tensor> quantize_blocks(const char* op, const Tensor& input, BlockFormat format, int64_t block);
 Tensor dequantize_blocks(const char* op, const BlockCodes& w, const Shape& size, DType dtype);
-// linear(input, W, bias) + residual with W [out_features, K] in codes of four bits. On the CPU codes are decoded while
+// activation(linear(input, W, bias) + residual) with W [out_features, K] in codes of four bits. On the CPU codes are decoded while
 // they are multiplied, with sums in float32; elsewhere W is made for the call. The gradient goes to input and bias.
 Tensor linear_of_blocks(const char* op, const Tensor& input, const BlockCodes& w, const Tensor& bias,
-                        int64_t out_features, const Tensor& residual = {});
+                        int64_t out_features, const ProductEnd& end = {});
 
 }  // namespace sf

@@ -20,7 +20,9 @@ bool coded_product_into(const CodedProduct& p) {
 
 Tensor linear_of_codes(const char* op, const Tensor& input, const Tensor& bias, int64_t n,
                        const std::function<Tensor()>& whole, const std::function<bool(CodedProduct&)>& on_the_way,
-                       const Tensor& residual) {
+                       const ProductEnd& end) {
+  const Tensor& residual = end.residual;
+  const Activation act = pointwise_activation(op, end.activation);
   const int64_t k = input.shape().back();
   int64_t rows = 1;
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
@@ -43,9 +45,10 @@ Tensor linear_of_codes(const char* op, const Tensor& input, const Tensor& bias, 
       CodedProduct p{x, {}, c, {}};
       if (b) p.bias = b;
       if (r) p.residual = r;
+      p.act = learns ? Activation::None : act;
       done = on_the_way(p);
     }
-    if (!done && residual && !learns) return linear_add(input, whole(), bias, residual);
+    if (!done && residual && !learns) return activated(linear_add(input, whole(), bias, residual), act);
     if (!done) y = linear(input, whole(), bias);
     if (done && !learns) return y;
   }
@@ -55,7 +58,7 @@ Tensor linear_of_codes(const char* op, const Tensor& input, const Tensor& bias, 
         const Tensor g = dy.reshape({rows, n});
         return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
       });
-  return residual ? y + residual : y;
+  return activated(residual ? y + residual : y, act);
 }
 
 }  // namespace sf

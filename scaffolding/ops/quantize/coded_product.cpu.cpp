@@ -70,9 +70,9 @@ template <class Q> struct Float8Rows {
 
 template <class D> static void multiply_rows(const CodedProduct& p, const D& rows) {
   switch (p.a.dtype) {
-    case kFloat16: return multiply_decoded<Half>(p.a, p.bias, p.residual, p.c, Activation::None, rows);
-    case kBFloat16: return multiply_decoded<BFloat16>(p.a, p.bias, p.residual, p.c, Activation::None, rows);
-    default: return multiply_decoded<float>(p.a, p.bias, p.residual, p.c, Activation::None, rows);
+    case kFloat16: return multiply_decoded<Half>(p.a, p.bias, p.residual, p.c, p.act, rows);
+    case kBFloat16: return multiply_decoded<BFloat16>(p.a, p.bias, p.residual, p.c, p.act, rows);
+    default: return multiply_decoded<float>(p.a, p.bias, p.residual, p.c, p.act, rows);
   }
 }
 

@@ -158,8 +158,8 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
   return to_dtype(bias ? product + to_dtype(bias.detach(), kFloat32) : product, t);
 }
 
-static Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias,
-                              bool dynamic, const Tensor& residual) {
+Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, bool dynamic,
+                       const ProductEnd& end) {
   const char* op = "linear_fp8";
   check_defined(op, "input", input);
   check_floating(op, "input", input);
@@ -186,7 +186,8 @@ static Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const T
           p.format = weight.dtype() == kFloat8E4M3 ? CodedFormat::E4m3 : CodedFormat::E5m2;
           return coded_product_into(p);
         },
-        residual);
+        end);
+  const Activation act = pointwise_activation(op, end.activation);
   Tensor y;
   {
     autograd::NoGrad off;
@@ -196,20 +197,17 @@ static Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const T
     out.back() = n;
     y = scaled_mm(q, weight.t(), row_scale, scale.numel() > 1 ? scale.t() : scale, bias, input.dtype()).view(out);
   }
-  return autograd::record(
+  y = autograd::record(
       op, y, {input, bias},
       [=, shape = input.shape(), nx = input.requires_grad(), nb = bias.requires_grad()](const Tensor& dy) {
         Tensor g = dy.reshape({rows, n});
         return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
       });
+  return activated(end.residual ? y + end.residual : y, act);
 }
 
 Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, bool dynamic) {
   return linear_fp8_with(input, weight, scale, bias, dynamic, {});
-}
-Tensor linear_fp8_plus(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias,
-                       const Tensor& residual) {
-  return linear_fp8_with(input, weight, scale, bias, false, residual);
 }
 
 SF_OP(quantize_fp8, "input, dtype=None, per_row=False")

@@ -4,12 +4,12 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
-#include "scaffolding/ops/activation/activation.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/gguf_encode.h"
 #include "scaffolding/ops/quantize/gguf_kernel.h"
+#include "scaffolding/ops/quantize/product_end.h"
 #include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 
@@ -65,29 +65,6 @@ Tensor dequantize_gguf(const Tensor& input, const std::string& format, const Sha
   }
   return to_dtype(y, t);
 }
-
-namespace {
-
-Activation pointwise_activation(const char* op, const std::string& name) {
-  constexpr std::pair<std::string_view, Activation> all[] = {
-      {"none", Activation::None},          {"relu", Activation::Relu}, {"gelu", Activation::GeluErf},
-      {"gelu_tanh", Activation::GeluTanh}, {"silu", Activation::Silu}, {"quick_gelu", Activation::QuickGelu}};
-  for (auto& [n, act] : all)
-    if (n == name) return act;
-  fail(op, ": activation must be none, relu, gelu, gelu_tanh, silu or quick_gelu, got '", name, "'");
-}
-Tensor activated(const Tensor& x, Activation act) {
-  switch (act) {
-    case Activation::Relu: return relu(x);
-    case Activation::GeluErf: return gelu(x);
-    case Activation::GeluTanh: return gelu(x, "tanh");
-    case Activation::Silu: return silu(x);
-    case Activation::QuickGelu: return quick_gelu(x);
-    default: return x;
-  }
-}
-
-}  // namespace
 
 Tensor linear_gguf(const Tensor& input, const Tensor& weight, const Tensor& bias, const std::string& format,
                    const std::string& activation, const Tensor& residual) {

@@ -1,5 +1,4 @@
-// Rows are quantised, and sums scaled, by loops that are compiled once, for the plainest processor: what is rounded is
-// rounded alike everywhere, and memory is their limit.
+// Sums are scaled by a loop that is compiled once, as int8_codes.h's are.
 #include "scaffolding/ops/quantize/int8_rows.h"
 
 #include <atomic>
@@ -14,6 +13,7 @@
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
+#include "scaffolding/ops/quantize/int8_codes.h"
 #include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
@@ -21,9 +21,6 @@
 namespace sf {
 
 namespace {
-
-// Sums of so many products of two codes fit an int32.
-constexpr int64_t kMostSummed = (int64_t(1) << 31) / (127 * 127) - 1;
 
 Tensor in_rows(const Tensor& x) {
   const int64_t k = x.shape().back();
@@ -51,23 +48,10 @@ bool quantize_rows(const float* x, int64_t rows, int64_t k, int8_t* codes, float
   std::atomic<bool> finite = true;
   parallel_for(rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k)), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const float* from = x + r * k;
-      int8_t* to = codes + r * k;
-      float largest = 0, not_finite = 0;
-      for (int64_t i = 0; i < k; ++i) {
-        largest = std::max(largest, std::fabs(from[i]));
-        not_finite += from[i] - from[i];  // NaN for what is not finite
-      }
-      if (not_finite != 0) finite.store(false, std::memory_order_relaxed);
+      const float largest = largest_magnitude(x + r * k, k);
+      if (std::isnan(largest)) finite.store(false, std::memory_order_relaxed);
+      else to_codes(x + r * k, k, code_factor(largest), codes + r * k);
       most[r] = largest;
-      const float by = largest > 0 && not_finite == 0 ? 127.f / largest : 0.f;
-      // A magnitude so small that 127 over it is infinite: its numbers are 0 in every dtype that matters.
-      if (!std::isfinite(by)) {
-        std::fill(to, to + k, int8_t(0));
-        continue;
-      }
-      // The nearest whole number, half to even: what adding 1.5 * 2^23 leaves in the lowest bits.
-      for (int64_t i = 0; i < k; ++i) to[i] = int8_t(int32_t((from[i] * by + 12582912.f) - 12582912.f));
     }
   });
   return finite;
@@ -132,6 +116,12 @@ Tensor dequantize_int8(const Tensor& input, const Tensor& scale, std::optional<D
 
 Tensor linear_int8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, double unit,
                    bool dynamic, const Tensor& residual) {
+  return linear_int8_with(input, weight, scale, bias, unit, dynamic, {.residual = residual});
+}
+
+Tensor linear_int8_with(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, double unit,
+                        bool dynamic, const ProductEnd& end) {
+  const Tensor& residual = end.residual;
   const char* op = "linear_int8";
   check_defined(op, "input", input);
   check_floating(op, "input", input);
@@ -153,7 +143,8 @@ Tensor linear_int8(const Tensor& input, const Tensor& weight, const Tensor& scal
           p.codes = q, p.scales = each, p.format = CodedFormat::Int8, p.unit = float(unit);
           return coded_product_into(p);
         },
-        residual);
+        end);
+  const Activation act = pointwise_activation(op, end.activation);
   SF_CHECK(k <= kMostSummed, op, ": sums of int8 products fit an int32 up to K = ", kMostSummed, ", got ", k);
   const int64_t rows = input.numel() / k;
   Tensor y;
@@ -184,7 +175,7 @@ Tensor linear_int8(const Tensor& input, const Tensor& weight, const Tensor& scal
         const Tensor g = dy.reshape({rows, n});
         return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
       });
-  return residual ? y + residual : y;
+  return activated(residual ? y + residual : y, act);
 }
 
 SF_OP(quantize_int8, "input")

@@ -5,6 +5,7 @@ import pytest
 import scaffolding as sf
 from scaffolding import nn
 from scaffolding.models import UNet2DConditionModel
+from scaffolding.nn import streaming
 
 FORMATS = ["nf4", "fp4", "int8", "float8_e4m3fn", "q8_0", "q4_0", "q4_K"]
 
@@ -123,3 +124,44 @@ def test_a_lora_has_the_effect_of_float64(format):
         effect = unet.get_submodule(name)(x).double() - bare.double()
     want = 0.1 * (x.double() @ down.double().t() @ up.double().t())
     assert (effect - want).norm().item() < 0.01 * want.norm().item()
+
+
+def backward(unet):
+    """Gradients of the first layer, which learns, and of the text, through all blocks."""
+    g = sf.Generator().manual_seed(8)
+    x, text, want = (sf.randn(2, *size, generator=g) for size in ((4, 8, 8), (5, 64), (4, 8, 8)))
+    text.requires_grad_()
+    loss = ((unet(x, sf.tensor([10]), text).sample - want) ** 2).mean()
+    loss.backward()
+    grads = [unet.conv_in.weight.grad.clone(), unet.conv_in.bias.grad.clone(), text.grad.clone()]
+    unet.conv_in.zero_grad()
+    return loss.item(), grads
+
+
+@pytest.mark.parametrize("format", ["nf4", "int8", "q8_0"])
+def test_gradients_pass_through_streamed_frozen_blocks(format, tmp_path):
+    def network():
+        unet = quantised(format)
+        unet.requires_grad_(False)
+        unet.conv_in.requires_grad_(True)
+        return unet.train()
+
+    loss, grads = backward(network())
+    assert all(g.abs().max().item() > 0 for g in grads)
+    for checkpointing in (True, False):
+        unet = network()
+        if checkpointing:
+            unet.enable_gradient_checkpointing()
+        unet.enable_group_offload(
+            "cpu", offload_type="block_level", num_blocks_per_group=1,
+            offload_to_disk_path=str(tmp_path / str(checkpointing)),
+        )  # fmt: skip
+        streamer = streaming.streamer_of(unet)
+        before = streamer.statistics()["copies"]
+        for _ in range(2):
+            streamed, others = backward(unet)
+            assert streamed == loss
+            for a, b in zip(grads, others, strict=True):
+                assert (a - b).abs().max().item() <= 1e-6 * a.abs().max().item()
+        assert streamer.statistics()["copies"] > before  # blocks came and went
+        unet.remove_all_hooks()
