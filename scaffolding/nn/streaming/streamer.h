@@ -6,7 +6,8 @@
 // time, and writing there counts. Within its call they are views of a slot. Weights that a call did not write are
 // dropped behind it, never copied back.
 //
-// On the CPU slots are memory that a thread reads blocks into, from their file; blocks that are of no file stay.
+// On the CPU slots are memory that a thread reads blocks into, from their file; blocks that are of no file stay. Calls
+// that may record a gradient, through frozen weights, read them where they are in the file, for the backward pass too.
 //
 // The order of calls is learned; another order costs time, not correctness. Calls record no gradients through weights
 // that leave. One thread at a time, as the model.

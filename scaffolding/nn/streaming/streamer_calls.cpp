@@ -26,7 +26,8 @@ void Streamer::Impl::look_at(Group& g) {
 void Streamer::Impl::enter(Group& g) {
   if (g.inside++ > 0) return;
   try {
-    if (autograd::grad_enabled() && !g.resident)
+    const bool records = autograd::grad_enabled();
+    if (records && !g.resident)
       for (const Tensor& t : g.weights.tensors())
         SF_CHECK_AS(RuntimeError, !t.requires_grad(), g.name,
                     ": its weights are streamed, and leave before a gradient could be computed through them: call the "
@@ -38,6 +39,9 @@ void Streamer::Impl::enter(Group& g) {
     for (Group* other : streamed_)
       if (other != &g && other->shown && other->inside == 0) away(*other);
     if (on_cpu()) g.weights.refuse_changed();
+    // A slot would have another block's weights by the time of the backward pass: what is recorded reads the pages of
+    // the file, which stay what they are.
+    if (on_cpu() && records) return;
     if (capturing_) {
       if (!g.shown) capturing_->enter(g);
       return;

@@ -65,6 +65,26 @@ def test_a_model_comes_back_as_it_was(way, tmp_path):
     assert (tmp_path / "again" / "config.json").read_text() == (tmp_path / "config.json").read_text()
 
 
+def test_convolutions_in_int8(tmp_path):
+    dense, unet = small_unet(), small_unet()
+    unet.load_state_dict(dense.state_dict())
+    nn.quantize_(unet, "int8", dynamic=True)
+    kinds = {name: type(m) for name, m in unet.named_modules()}
+    convolutions = [name for name, kind in kinds.items() if kind is nn.Conv2dInt8]
+    assert len(convolutions) > 8 and kinds["conv_in"] is kinds["conv_out"] is nn.Conv2d
+    assert not [n for n, k in kinds.items() if k is nn.Conv2d and n not in ("conv_in", "conv_out")]
+    full, got = run(dense), run(unet)
+    error = sum((a - b) ** 2 for a, b in zip(full, got, strict=True)) ** 0.5 / sum(a * a for a in full) ** 0.5
+    assert 0 < error < 0.05, error
+    unet.save_pretrained(tmp_path)
+    again = UNet2DConditionModel.from_pretrained(tmp_path)
+    assert run(again) == got and {name: type(m) for name, m in again.named_modules()} == kinds
+    linear = nn.quantize_(small_unet(), "int8", dynamic=True, convolutions=False)
+    assert not any(type(m) is nn.Conv2dInt8 for m in linear.modules())
+    with pytest.raises(ValueError, match="groups must be 1"):
+        nn.Conv2dInt8(8, 8, 3, groups=2)
+
+
 def test_other_tensors_take_another_dtype_and_shards_are_found(tmp_path):
     unet = nn.quantize_(small_unet().to(sf.bfloat16), "nf4", plain)
     unet.save_pretrained(tmp_path, max_shard_size=100_000)

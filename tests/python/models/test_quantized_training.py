@@ -157,11 +157,14 @@ def test_gradients_pass_through_streamed_frozen_blocks(format, tmp_path):
             offload_to_disk_path=str(tmp_path / str(checkpointing)),
         )  # fmt: skip
         streamer = streaming.streamer_of(unet)
-        before = streamer.statistics()["copies"]
+        assert len(streamer.streamed_names()) > 4
         for _ in range(2):
             streamed, others = backward(unet)
             assert streamed == loss
             for a, b in zip(grads, others, strict=True):
                 assert (a - b).abs().max().item() <= 1e-6 * a.abs().max().item()
-        assert streamer.statistics()["copies"] > before  # blocks came and went
+            copies = streamer.statistics()["copies"]
+            with sf.no_grad():  # blocks come and go in slots, whose content no recorded call may read
+                unet(sf.zeros(1, 4, 8, 8), sf.tensor([10]), sf.zeros(1, 5, 64))
+            assert streamer.statistics()["copies"] > copies
         unet.remove_all_hooks()
