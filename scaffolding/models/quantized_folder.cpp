@@ -1,7 +1,6 @@
 #include "scaffolding/models/quantized_folder.h"
 
 #include <cmath>
-#include <functional>
 #include <optional>
 #include <typeinfo>
 #include <vector>
@@ -214,8 +213,8 @@ void put_int8_conv(Source& s, const std::string& name, const nn::Conv2d& conv, b
   SF_CHECK(conv.groups == 1, kWho, ": ", s.path, ": '", name, "' is in int8, which convolutions of groups are not");
   auto made = std::make_shared<nn::Conv2dInt8>(conv, dynamic);
   const int64_t out = conv.out_channels;
-  made->codes = nn::Buffer(
-      s.get(name + ".weight", {kInt8}, {out, conv.kernel_size[0], conv.kernel_size[1], conv.in_channels}));
+  made->codes =
+      nn::Buffer(s.get(name + ".weight", {kInt8}, {out, conv.kernel_size[0], conv.kernel_size[1], conv.in_channels}));
   made->SCB = nn::Buffer(s.scales(name + ".SCB", s.get(name + ".SCB", {kFloat32}, {out})));
   s.take(name, *nn::put_stored_layer(s.layer(name), std::move(made), s.dtype));
 }
@@ -284,8 +283,9 @@ void put_scaled(Source& s, const std::string& name, const std::string& codes, co
 }
 
 void read_torchao(Source& s) {
-  SF_CHECK_AS(NotSupported, std::string_view(s.file.kind()) != "torch", kWho, ": ", s.path,
-              ": torchao's layers are read from safetensors; save with safe_serialization=True (torchao 0.16 or later)");
+  SF_CHECK_AS(
+      NotSupported, std::string_view(s.file.kind()) != "torch", kWho, ": ", s.path,
+      ": torchao's layers are read from safetensors; save with safe_serialization=True (torchao 0.16 or later)");
   const io::Object* type = field(s.how, "quant_type");
   std::string kind = type && type->is(io::Object::String) ? type->text() : "";
   const io::Object* facts = nullptr;
@@ -363,8 +363,8 @@ void read_own(Source& s) {
   for (auto& f : gguf_formats())
     if (f.blocks) formats += " or " + std::string(f.name);
   auto refuse = [&] {
-    fail(kWho, ": ", s.where, ": quantization_config.layers must be {name: {\"dynamic\": bool}} or {name: {\"format\": ",
-         formats, "}}");
+    fail(kWho, ": ", s.where,
+         ": quantization_config.layers must be {name: {\"dynamic\": bool}} or {name: {\"format\": ", formats, "}}");
   };
   if (!layers || !layers->is_dict()) return refuse();
   auto& items = layers->items();

@@ -75,9 +75,9 @@ TEST_F(QuantizedFolder, WhatIsNotReadIsRefusedByName) {
   said(R"({"quant_method": "awq"})");
   SF_EXPECT_ERROR(NotSupported, "must be bitsandbytes, torchao, quanto or scaffolding, got 'awq'",
                   load_model(path("model")));
-  SF_EXPECT_ERROR(ValueError, "quantised already",
-                  load_model(path("model"), {.quantize = std::make_shared<nn::QuantizeConfig>(
-                                                 nn::QuantizeConfig{"nf4", {}})}));
+  SF_EXPECT_ERROR(
+      ValueError, "quantised already",
+      load_model(path("model"), {.quantize = std::make_shared<nn::QuantizeConfig>(nn::QuantizeConfig{"nf4", {}})}));
 }
 
 TEST_F(QuantizedFolder, LayersOfTorchFilesAreRefused) {

@@ -52,8 +52,9 @@ SF_LAYER(Conv2dInt8,
                                          TensorOptions{device, dtype}});
            return std::make_unique<Conv2dInt8>(like, dynamic, dense);
          })
-    .doc("Conv2d with a frozen weight in int8, a magnitude for each output channel; scaffolding.nn.quantize_ makes it "
-         "of a Conv2d.")
+    .doc(
+        "Conv2d with a frozen weight in int8, a magnitude for each output channel; scaffolding.nn.quantize_ makes it "
+        "of a Conv2d.")
     .forward<&Conv2dInt8::forward>("input")
     .field<&Conv2dInt8::dynamic>("dynamic");
 

@@ -60,7 +60,8 @@ template <class F> void for_each(int64_t n, bool on_cpu, const F& f) {
 
 Tensor fused_weight(nn::Module& layer) {
   if (auto* linear = dynamic_cast<nn::Linear*>(&layer)) return linear->weight;
-  if (auto* conv = dynamic_cast<nn::Conv2d*>(&layer); conv && !dynamic_cast<nn::StoredWeight*>(conv)) return conv->weight;
+  if (auto* conv = dynamic_cast<nn::Conv2d*>(&layer); conv && !dynamic_cast<nn::StoredWeight*>(conv))
+    return conv->weight;
   return {};
 }
 

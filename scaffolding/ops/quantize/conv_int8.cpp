@@ -197,8 +197,8 @@ Tensor conv2d_int8(const Tensor& input, const Tensor& weight, const Tensor& scal
   Tensor y;
   {
     autograd::NoGrad off;
-    const Tensor rows = channel_rows(weight), out = empty({samples * c.pixels(), c.out_channels}, input.dtype(),
-                                                     input.device());
+    const Tensor rows = channel_rows(weight),
+                 out = empty({samples * c.pixels(), c.out_channels}, input.dtype(), input.device());
     Tensor column = contiguous(to_dtype(scale.detach(), kFloat32).reshape({scale.numel()}));
     if (scale.numel() == 1) column = contiguous(column.expand({c.out_channels}));
     if (float(unit) != 1.f) column = column * double(float(unit));

@@ -2,7 +2,6 @@
 (tests/golden/make_golden_quantized_rows.py)."""
 
 import gzip
-import json
 import subprocess
 import sys
 
