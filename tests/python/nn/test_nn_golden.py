@@ -117,9 +117,9 @@ def test_every_layer_is_covered():
     # a part of MultiheadAttention
     ours = {name for name in sf._core._layer_names} - {"NonDynamicallyQuantizableLinear"}
     # AlphaDropout: its formula and random numbers are ops/dropout's, compared there. Quantised layers: with
-    # bitsandbytes in test_quantize.py, with the gguf package in test_gguf.py.
+    # bitsandbytes in test_quantize.py, with the gguf package in test_gguf.py; Conv2dInt8 with float64 in C++.
     family = ["AlphaDropout", "LinearNF4", "LinearFP4", "LinearInt8", "LinearFP8"]
-    family += ["LinearGGUF", "Conv2dGGUF", "EmbeddingGGUF"]
+    family += ["LinearGGUF", "Conv2dGGUF", "EmbeddingGGUF", "Conv2dInt8"]
     # one class, all modes above
     pads = {
         f"{kind}Pad{d}d" for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular") for d in (1, 2, 3)
