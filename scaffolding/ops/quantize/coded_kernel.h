@@ -11,8 +11,8 @@ namespace sf {
 enum class CodedFormat : uint8_t { Nf4, Fp4, Int8, E4m3, E5m2 };
 
 // c[m, n] = act(sum_k a[m, k] * w[n, k] + bias[n] + residual[m, n]), w decoded on the way, sums in float32.
-// a, c, residual: float32, bfloat16 or float16, one dtype, last stride 1. bias: [n], a's dtype or float32. bias and residual may be
-// undefined.
+// a, c, residual: float32, bfloat16 or float16, one dtype, last stride 1. bias: [n], a's dtype or float32. bias and
+// residual may be undefined.
 //   Nf4, Fp4: codes[ceil(n k / 2)], w = table[code] * its block's magnitude: scales, nested, offset and block are
 //             BlockDequantize's absmax, nested, offset and block
 //   Int8:     codes[n, k] int8, w = code * scales[n] * unit
@@ -30,8 +30,8 @@ extern KernelTable<CodedProduct> coded_product;
 // Whether there is a kernel, which has been called then.
 bool coded_product_into(const CodedProduct& p);
 
-// act(linear(input, W, bias) + residual) with W [n, K] that is frozen: by `on_the_way`, which fills in what its weight is,
-// where that can, else by `whole`, W in input's dtype. The backward pass takes `whole`.
+// act(linear(input, W, bias) + residual) with W [n, K] that is frozen: by `on_the_way`, which fills in what its weight
+// is, where that can, else by `whole`, W in input's dtype. The backward pass takes `whole`.
 Tensor linear_of_codes(const char* op, const Tensor& input, const Tensor& bias, int64_t n,
                        const std::function<Tensor()>& whole, const std::function<bool(CodedProduct&)>& on_the_way,
                        const ProductEnd& end = {});

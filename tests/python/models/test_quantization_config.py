@@ -103,7 +103,7 @@ def _core_rule(layer, format):
 
 
 def _quantize_options(options):
-    return {k: v for k, v in options.items() if k in ("compress_statistics", "dynamic", "per_row")}
+    return {k: v for k, v in options.items() if k in ("compress_statistics", "convolutions", "dynamic", "per_row")}
 
 
 def test_names_and_rules_keep_layers_wide():
