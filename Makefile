@@ -11,7 +11,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
+.PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel wheel-abi3 clean-room-abi3 \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory \
   test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
   gpu-check gpu-pack golden docs format lint clean
@@ -64,19 +64,39 @@ deb-room: deb
 # With the compiler's name and the depth of the folder that `make build` has: ccache then has every object.
 wheel:
 	tools/setup.sh
-	rm -f dist/scaffolding-*.whl
+	rm -f dist/scaffolding-*-cp3[0-9]*-cp3[0-9]*-*.whl
 	CXX="$${CXX:-c++}" $(PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
 	  --wheel-dir dist -C build-dir=$(BUILD)-wheel .
+	@ls dist/scaffolding-*-abi3-*.whl >/dev/null 2>&1 || \
+	  echo "wheel: for $$($(PY) --version) alone; for 3.12 and later: make wheel-abi3$(if $(WHEEL_PYTHON),, WHEEL_PYTHON=...)"
+
+# A wheel for Python 3.12 and every later version, by the stable ABI: WHEEL_PYTHON is a 3.12 or later with headers.
+#   make wheel-abi3 WHEEL_PYTHON=/opt/python3.13/bin/python3
+WHEEL_PYTHON ?= $(firstword $(foreach v,12 13 14,$(shell python3.$(v) -c 'print("python3.$(v)")' 2>/dev/null)))
+ABI3_PY := .venv-abi3/bin/python
+wheel-abi3:
+	@[ -n "$(WHEEL_PYTHON)" ] || { echo "wheel-abi3: not built, no Python 3.12 or later here: name one with \
+	  WHEEL_PYTHON=..."; exit 1; }
+	[ -x $(ABI3_PY) ] || $(WHEEL_PYTHON) -m venv .venv-abi3
+	$(ABI3_PY) -m pip install --quiet --disable-pip-version-check 'scikit-build-core>=0.10' 'nanobind>=2.4' 'numpy>=1.24'
+	rm -f dist/scaffolding-*-abi3-*.whl
+	CXX="$${CXX:-c++}" $(ABI3_PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
+	  --wheel-dir dist -C build-dir=$(BUILD)-abi3 -C wheel.py-api=cp312 -C cmake.define.SF_STABLE_ABI=ON .
+
+# That wheel in an empty virtual environment of each of ABI3_PYTHONS.
+ABI3_PYTHONS ?= $(WHEEL_PYTHON)
+clean-room-abi3: wheel-abi3
+	for python in $(ABI3_PYTHONS); do $$python tests/clean_room.py dist/scaffolding-*-abi3-*.whl || exit 1; done
 
 # The wheel in an empty virtual environment, where it makes a picture.
 clean-room: wheel
-	$(PY) tests/clean_room.py dist/scaffolding-*.whl
+	$(PY) tests/clean_room.py dist/scaffolding-*-cp3[0-9]*-cp3[0-9]*-*.whl
 
 # That wheel with the libraries that it needs inside, for every Linux with glibc 2.36 or later: dist/manylinux/.
 manylinux: wheel
 	rm -f dist/manylinux/scaffolding-*.whl
 	PATH="$(abspath .venv)/bin:$$PATH" $(PY) -m auditwheel repair --plat manylinux_2_36_$$(uname -m) \
-	  --exclude libcuda.so.1 --wheel-dir dist/manylinux dist/scaffolding-*.whl
+	  --exclude libcuda.so.1 --wheel-dir dist/manylinux dist/scaffolding-*-cp3[0-9]*-cp3[0-9]*-*.whl
 
 # It on a system that has Python and nothing else, where the README's first program runs.
 bare-room: manylinux
@@ -278,4 +298,4 @@ lint:
 	$(PY) tools/lint.py
 
 clean:
-	rm -rf build build-wheel build-cmake dist
+	rm -rf build build-wheel build-abi3 build-cmake dist

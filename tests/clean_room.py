@@ -89,6 +89,9 @@ def check_wheel(wheel, place):
     print(f"clean-room: {wheel.name}: {rest / 1e6:.1f} MB and models of {models / 1e6:.1f} MB")
     if rest > LARGEST:
         sys.exit(f"clean-room: the wheel is larger than {LARGEST} bytes, the models aside")
+    modules = sorted(name for name in sizes if name.startswith("scaffolding/_core."))
+    if "-abi3-" in wheel.name and modules != ["scaffolding/_core.abi3.so"]:
+        sys.exit(f"clean-room: {wheel.name} is for more than one version of Python, and its modules are {modules}")
     # Nothing of libav, which is not on every machine.
     if foreign := [name for name in sizes if "scaffolding_video" in name or "/libav" in name or "/libsw" in name]:
         sys.exit(f"clean-room: {wheel.name} has {foreign}")

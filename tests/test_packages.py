@@ -5,6 +5,7 @@ the program finds its library and the model that comes with it.
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -148,3 +149,19 @@ def test_the_demo_draws_its_sheet(program, tmp_path):
         "--quiet",
     )
     assert tuple(sf.io.read_image(str(tmp_path / "two/grid.png")).shape) == (3, 256, 128)
+
+
+def test_bindings_keep_to_the_stable_abi():
+    """Names of CPython outside of it stand in python_api.h alone, or where a module for one version is compiled."""
+    outside = re.compile(
+        r"\b_Py\w+|->tp_\w+|\bPy\w+_Type\.tp_\w+|structmember\.h|\bT_PYSSIZET\b|Py_TRASHCAN\w*"
+        r"|\bPy(?:Function_Check|Method_New|Type_FromSpec\w*)\(|\bPySliceObject\b"
+    )
+    of_one_version = re.compile(r"#ifdef Py_LIMITED_API.*?#else(.*?)#endif", re.DOTALL)
+    found, seen = [], 0
+    for path in sorted((ROOT / "python/bindings").rglob("*.*")):
+        seen += 1
+        if path.stem != "python_api":
+            text = of_one_version.sub("", path.read_text(encoding="utf-8"))
+            found += [f"{path.relative_to(ROOT)}: {match.group()}" for match in outside.finditer(text)]
+    assert seen > 50 and not found, "\n".join(found)

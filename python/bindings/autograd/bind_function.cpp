@@ -17,8 +17,7 @@ struct SavedTensors {
 };
 
 Tensor optional_tensor(const char* op, nb::handle o) {
-  if (!o.is_none() && !is_tensor(o.ptr()))
-    fail<TypeError>(op, ": takes tensors and None, got ", Py_TYPE(o.ptr())->tp_name);
+  if (!o.is_none() && !is_tensor(o.ptr())) fail<TypeError>(op, ": takes tensors and None, got ", type_name(o.ptr()));
   return o.is_none() ? Tensor() : tensor_of(o.ptr());
 }
 Tensors tensor_list(const char* op, nb::handle items) {
@@ -38,8 +37,7 @@ Tensors gradients_of(const std::string& name, nb::object result, size_t argument
   for (size_t i = 0; i < count; ++i) {
     nb::object g = result[i];
     if (!g.is_none() && !is_tensor(g.ptr()))
-      fail<TypeError>(name, ": backward must return tensors or None, got ", Py_TYPE(g.ptr())->tp_name, " for input ",
-                      i);
+      fail<TypeError>(name, ": backward must return tensors or None, got ", type_name(g.ptr()), " for input ", i);
     out.push_back(g.is_none() ? Tensor() : tensor_of(g.ptr()));
   }
   return out;

@@ -11,8 +11,7 @@ Tensor GradientHook::operator()(const Tensor& g) const {
   Held keep = function;  // it may remove itself
   nb::object result = keep.get()(steal(wrap(g)));
   if (result.is_none()) return {};
-  SF_CHECK_AS(TypeError, is_tensor(result.ptr()), "hook: must return a tensor or None, got ",
-              Py_TYPE(result.ptr())->tp_name);
+  SF_CHECK_AS(TypeError, is_tensor(result.ptr()), "hook: must return a tensor or None, got ", type_name(result.ptr()));
   return tensor_of(result.ptr());
 }
 
@@ -83,7 +82,7 @@ class SavedHooks {
             nb::gil_scoped_acquire gil;
             nb::object o = unpack.get()(packed.get());
             SF_CHECK_AS(TypeError, is_tensor(o.ptr()), "saved_tensors_hooks: unpack must return a tensor, got ",
-                        Py_TYPE(o.ptr())->tp_name);
+                        type_name(o.ptr()));
             return tensor_of(o.ptr());
           };
         }));

@@ -23,7 +23,7 @@ Accelerator& gpu(int index) { return accelerator(Device(Device::CUDA, index)); }
 void* pointer(uintptr_t p) { return reinterpret_cast<void*>(p); }
 uintptr_t number(void* p) { return reinterpret_cast<uintptr_t>(p); }
 Tensor tensor_argument(const char* op, nb::handle o) {
-  if (!is_tensor(o.ptr())) fail<TypeError>(op, ": needs a tensor, got ", Py_TYPE(o.ptr())->tp_name);
+  if (!is_tensor(o.ptr())) fail<TypeError>(op, ": needs a tensor, got ", type_name(o.ptr()));
   return tensor_of(o.ptr());
 }
 

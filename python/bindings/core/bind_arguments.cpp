@@ -13,7 +13,7 @@ namespace sf::py {
 // The type as one writes it ("torch.Tensor"), and for other libraries' tensors what takes them over.
 static std::string describe(PyObject* o) {
   if (o == Py_None) return "None";
-  std::string name = Py_TYPE(o)->tp_name;
+  std::string name = type_name(o);
   if (is_tensor(o) || !PyObject_HasAttrString(o, "__dlpack__")) return name;
   if (is_numpy_array(o)) return name + "; scaffolding.from_numpy takes it over";
   nb::object module = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(o))), "__module__", nb::str(""));
@@ -26,19 +26,19 @@ void wrong_argument(std::string_view op, std::string_view name, std::string_view
 }
 
 bool is_numpy_scalar(PyObject* o) {
-  const char* name = Py_TYPE(o)->tp_name;
+  const char* name = type_name(o);
   return !std::strncmp(name, "numpy.", 6) && std::strcmp(name, "numpy.ndarray") != 0 &&
          PyObject_HasAttrString(o, "item") && PyObject_HasAttrString(o, "dtype");
 }
 bool is_numpy_array(PyObject* o) {
-  for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base)
-    if (!std::strcmp(t->tp_name, "numpy.ndarray")) return true;
+  for (PyTypeObject* t = Py_TYPE(o); t; t = type_base(t))
+    if (!std::strcmp(type_name(t), "numpy.ndarray")) return true;
   return false;
 }
 
 bool is_torch_tensor(PyObject* o) {
-  for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base) {
-    if (std::strcmp(t->tp_name, "Tensor") != 0) continue;
+  for (PyTypeObject* t = Py_TYPE(o); t; t = type_base(t)) {
+    if (std::strcmp(type_name(t), "Tensor") != 0) continue;
     nb::object module = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(t)), "__module__", nb::none());
     if (PyUnicode_Check(module.ptr()) && PyUnicode_CompareWithASCIIString(module.ptr(), "torch") == 0) return true;
   }

@@ -32,7 +32,7 @@ class Inference {
       return leaf(t.shape(), t.dtype(), depth);
     }
     if (PyFloat_Check(o)) return leaf({}, default_dtype(), depth);
-    if (!is_sequence(o)) fail<TypeError>("tensor: cannot hold an object of type ", Py_TYPE(o)->tp_name);
+    if (!is_sequence(o)) fail<TypeError>("tensor: cannot hold an object of type ", type_name(o));
     nb::object items = steal(PySequence_Fast(o, "tensor: not a sequence"));
     Py_ssize_t n = PySequence_Fast_GET_SIZE(items.ptr());
     dimension(depth, n);
@@ -69,7 +69,7 @@ class Inference {
 
 template <class T> T element(PyObject* o) {
   Scalar s;
-  if (!to_scalar(o, s)) fail<TypeError>("tensor: cannot hold an object of type ", Py_TYPE(o)->tp_name);
+  if (!to_scalar(o, s)) fail<TypeError>("tensor: cannot hold an object of type ", type_name(o));
   if constexpr (std::is_same_v<T, bool>) {
     return s.to_bool();
   } else if constexpr (std::is_integral_v<T>) {

@@ -162,7 +162,7 @@ Tensor from_dlpack(PyObject* object) {
   nb::handle o(object);
   if (PyCapsule_CheckExact(o.ptr())) return from_capsule(o.ptr());
   SF_CHECK_AS(TypeError, nb::hasattr(o, "__dlpack__"),
-              "from_dlpack: the object has no __dlpack__: ", Py_TYPE(o.ptr())->tp_name);
+              "from_dlpack: the object has no __dlpack__: ", type_name(o.ptr()));
   nb::object method = o.attr("__dlpack__"), capsule, stream = nb::none();
   if (nb::hasattr(o, "__dlpack_device__")) {
     auto [type, id] = nb::cast<std::pair<int, int>>(o.attr("__dlpack_device__")());

@@ -51,7 +51,7 @@ PyTypeObject* make_dtype_type() {
                          {0, nullptr}};
   PyType_Spec spec{"scaffolding.dtype", sizeof(PyDType), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                    slots};
-  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
+  return make_type(spec);
 }
 
 struct PyMemoryFormat {
@@ -213,7 +213,7 @@ void bind_dtype(nb::module_& m) {
   dtype_type = make_dtype_type();
   m.attr("dtype") = nb::handle(reinterpret_cast<PyObject*>(dtype_type));
   for (int i = 0; i < kNumDTypes; ++i) {
-    g_dtypes[i] = checked(dtype_type->tp_alloc(dtype_type, 0));
+    g_dtypes[i] = checked(make_object(dtype_type));
     reinterpret_cast<PyDType*>(g_dtypes[i])->t = DType(i);
     m.attr(name(DType(i)).data()) = nb::handle(g_dtypes[i]);
   }

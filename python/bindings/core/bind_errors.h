@@ -1,6 +1,5 @@
 // Errors in Python that C++ adds to on their way out. Everything here needs the GIL.
 #pragma once
-#include <Python.h>
 
 #include <optional>
 

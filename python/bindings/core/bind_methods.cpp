@@ -15,7 +15,7 @@ namespace sf::py {
 
 PyObject* tensor_repr(PyObject* self) {
   return guarded([&] {
-    std::string type = Py_TYPE(self)->tp_name;
+    std::string type = type_name(self);
     bool plain = Py_TYPE(self) == tensor_type || Py_TYPE(self) == parameter_type;
     std::string name = plain ? "tensor" : type.substr(type.rfind('.') + 1);
     std::string text = to_string(tensor_of(self), name + "(", "scaffolding.");

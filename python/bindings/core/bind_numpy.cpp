@@ -68,7 +68,7 @@ Tensor from_numpy(PyObject* array) {
   Py_buffer& b = held->view;
   if (PyObject_GetBuffer(array, &b, PyBUF_RECORDS_RO) != 0) {  // strides and format; read-only is allowed
     PyErr_Clear();
-    unsupported(array, Py_TYPE(array)->tp_name);
+    unsupported(array, type_name(array));
   }
   held->held = true;
   DType t;
@@ -139,7 +139,7 @@ void release_buffer(PyObject*, Py_buffer* view) { PyMem_Free(view->internal); }
 void buffer_dealloc(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   reinterpret_cast<TensorBuffer*>(o)->t.~Tensor();
-  type->tp_free(o);
+  free_object(type, o);
   Py_DECREF(type);
 }
 
@@ -150,11 +150,11 @@ PyTypeObject* make_buffer_type() {
                          {0, nullptr}};
   PyType_Spec spec{"scaffolding._TensorBuffer", sizeof(TensorBuffer), 0,
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
-  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
+  return make_type(spec);
 }
 
 nb::object buffer_of(const Tensor& t) {
-  auto* o = reinterpret_cast<TensorBuffer*>(checked(buffer_type->tp_alloc(buffer_type, 0)));
+  auto* o = reinterpret_cast<TensorBuffer*>(checked(make_object(buffer_type)));
   new (&o->t) Tensor(t);
   return nb::steal(reinterpret_cast<PyObject*>(o));
 }

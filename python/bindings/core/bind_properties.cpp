@@ -65,7 +65,7 @@ int set_grad(PyObject* self, PyObject* value, void*) {
   return failed(guarded([&] {
     bool none = !value || value == Py_None;
     SF_CHECK_AS(TypeError, none || is_tensor(value), "grad: must be a tensor or None, got ",
-                none ? "None" : Py_TYPE(value)->tp_name);
+                none ? "None" : type_name(value));
     SF_CHECK(none || value != self, "grad: a tensor cannot be its own gradient");
     tensor_of(self).set_grad(none ? Tensor() : tensor_of(value));
     return Py_NewRef(Py_None);

@@ -23,7 +23,7 @@ PyGetSetDef property(const char* reader) {
 // nanobind's types refuse new attributes from Python; their dictionaries take a descriptor as C's types do.
 void give(PyTypeObject* type, PyGetSetDef& property) {
   nb::object descriptor = steal(PyDescr_NewGetSet(type, &property));
-  if (PyDict_SetItemString(type->tp_dict, "__signature__", descriptor.ptr()) < 0) throw_python_error();
+  if (PyDict_SetItemString(type_dict(type), "__signature__", descriptor.ptr()) < 0) throw_python_error();
   PyType_Modified(type);
 }
 

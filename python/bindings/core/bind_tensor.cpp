@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include <structmember.h>
-
 #include <new>
 
 #include "python/bindings/autograd/python_hooks.h"
@@ -56,7 +54,7 @@ void dealloc(PyObject* o) {
   Py_CLEAR(self->dict);
   self->t.~Tensor();
   if (type == tensor_type && g_free_count < kFreeObjects) g_free[g_free_count++] = self;
-  else type->tp_free(o);
+  else free_object(type, o);
   Py_DECREF(type);
 }
 
@@ -71,10 +69,40 @@ int clear(PyObject* o) {
   return 0;
 }
 
-// Help for a name that a tensor lacks stands in the error's text, not in Tensor's tp_getattro: with one of its own,
-// Python makes a bound method for every call (a.dim(): 53 ns instead of 27).
+// Help for a name that a tensor lacks stands in the error's text.
 PyObject* help_for_attribute = nullptr;  // (name) -> the end of the text
-reprfunc plain_text = nullptr;           // AttributeError's
+
+#ifdef Py_LIMITED_API
+
+// No type of Python's own can be changed by the stable ABI, so that the text is made with the error. Names in two
+// underscores, which programs ask for to find out what an object can do, go without.
+PyObject* getattr(PyObject* o, PyObject* name) {
+  PyObject* found = PyObject_GenericGetAttr(o, name);
+  if (found || !help_for_attribute || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  nb::object error = nb::steal(PyErr_GetRaisedException());
+  const char* text = PyUnicode_AsUTF8(name);
+  nb::object said = nb::steal(PyObject_Str(error.ptr()));
+  nb::object of = nb::steal(PyUnicode_FromFormat("'%s' object has no attribute '%U'", type_name(o), name));
+  nb::object end;
+  if (text && said && of && std::strncmp(text, "__", 2) != 0 && PyUnicode_Compare(said.ptr(), of.ptr()) == 0)
+    end = nb::steal(PyObject_CallOneArg(help_for_attribute, name));
+  nb::object kind = nb::steal(PyType_GetName(Py_TYPE(o)));
+  if (!end || !kind) {
+    PyErr_Clear();
+    PyErr_SetRaisedException(error.release().ptr());
+    return nullptr;
+  }
+  PyErr_Format(PyExc_AttributeError, "'%U' object has no attribute '%U'%U", kind.ptr(), name, end.ptr());
+  return nullptr;
+}
+
+void give_help(nb::handle help) { help_for_attribute = Py_NewRef(help.ptr()); }
+
+#else
+
+// Not in Tensor's tp_getattro: with one of its own, Python makes a bound method for every call (a.dim(): 53 ns instead
+// of 27).
+reprfunc plain_text = nullptr;  // AttributeError's
 
 // The text of an AttributeError; of one about a tensor's name that is not there, with the help, made when it is shown.
 PyObject* text_with_help(PyObject* o) {
@@ -82,7 +110,7 @@ PyObject* text_with_help(PyObject* o) {
   auto* error = reinterpret_cast<PyAttributeErrorObject*>(o);
   PyObject *owner = error->obj, *name = error->name;
   if (!text || !help_for_attribute || !owner || !name || !is_tensor(owner)) return text.release().ptr();
-  nb::object of = nb::steal(PyUnicode_FromFormat("'%s' object has no attribute '%U'", Py_TYPE(owner)->tp_name, name));
+  nb::object of = nb::steal(PyUnicode_FromFormat("'%s' object has no attribute '%U'", type_name(owner), name));
   if (!of) return nullptr;
   if (PyUnicode_Compare(text.ptr(), of.ptr()) != 0) return text.release().ptr();  // a property's own
   nb::object kind = nb::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(owner)), "__name__"));
@@ -105,6 +133,8 @@ void give_help(nb::handle help) {
   type->tp_str = text_with_help;
 }
 
+#endif
+
 int setattr(PyObject* o, PyObject* name, PyObject* value) {
   int r = PyObject_GenericSetAttr(o, name, value);
   if (reinterpret_cast<PyTensor*>(o)->dict && !PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
@@ -116,10 +146,11 @@ PyObject* get_dict(PyObject* o, void* closure) {
   return d;
 }
 
-Py_hash_t hash(PyObject* o) { return PyBaseObject_Type.tp_hash(o); }
+const auto builtin_hash = slot<hashfunc>(&PyBaseObject_Type, Py_tp_hash);
+Py_hash_t hash(PyObject* o) { return builtin_hash(o); }
 
-PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict), READONLY, nullptr},
-                         {"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, weakrefs), READONLY, nullptr},
+PyMemberDef members[] = {{"__dictoffset__", SF_PY_PYSSIZET, offsetof(PyTensor, dict), SF_PY_READONLY, nullptr},
+                         {"__weaklistoffset__", SF_PY_PYSSIZET, offsetof(PyTensor, weakrefs), SF_PY_READONLY, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef dict_getset{"__dict__", get_dict, PyObject_GenericSetDict, nullptr, nullptr};
 
@@ -138,6 +169,9 @@ PyTypeObject* make_tensor_type() {
       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(clear)},
+#ifdef Py_LIMITED_API
+      {Py_tp_getattro, reinterpret_cast<void*>(getattr)},
+#endif
       {Py_tp_setattro, reinterpret_cast<void*>(setattr)},
       {Py_tp_hash, reinterpret_cast<void*>(hash)},
       {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
@@ -155,7 +189,7 @@ PyTypeObject* make_tensor_type() {
   slots.push_back({0, nullptr});
   PyType_Spec spec{"scaffolding.Tensor", sizeof(PyTensor), 0,
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
-  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
+  return make_type(spec);
 }
 
 // ---- Size: a tuple of ints with numel(); pieces and sums of it are Sizes too.
@@ -163,22 +197,27 @@ PyTypeObject* make_tensor_type() {
 PyObject* size_from(PyObject* tuple) {  // steals a tuple
   if (!tuple || !PyTuple_CheckExact(tuple)) return tuple;
   Py_ssize_t n = PyTuple_GET_SIZE(tuple);
-  PyObject* s = size_type->tp_alloc(size_type, n);
+  PyObject* s = make_object(size_type, n);
   if (s)
     for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(s, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
   Py_DECREF(tuple);
   return s;
 }
-PyObject* size_subscript(PyObject* self, PyObject* index) {
-  return size_from(PyTuple_Type.tp_as_mapping->mp_subscript(self, index));
-}
-PyObject* size_concat(PyObject* a, PyObject* b) { return size_from(PyTuple_Type.tp_as_sequence->sq_concat(a, b)); }
-PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return size_from(PyTuple_Type.tp_as_sequence->sq_repeat(a, n)); }
+// tuple's own
+const auto tuple_subscript = slot<binaryfunc>(&PyTuple_Type, Py_mp_subscript);
+const auto tuple_concat = slot<binaryfunc>(&PyTuple_Type, Py_sq_concat);
+const auto tuple_repeat = slot<ssizeargfunc>(&PyTuple_Type, Py_sq_repeat);
+const auto tuple_new = slot<newfunc>(&PyTuple_Type, Py_tp_new);
+const auto tuple_repr = slot<reprfunc>(&PyTuple_Type, Py_tp_repr);
+
+PyObject* size_subscript(PyObject* self, PyObject* index) { return size_from(tuple_subscript(self, index)); }
+PyObject* size_concat(PyObject* a, PyObject* b) { return size_from(tuple_concat(a, b)); }
+PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return size_from(tuple_repeat(a, n)); }
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  PyObject* o = PyTuple_Type.tp_new(type, args, kwargs);
+  PyObject* o = tuple_new(type, args, kwargs);
   for (Py_ssize_t i = 0; o && i < PyTuple_GET_SIZE(o); ++i)
     if (!PyIndex_Check(PyTuple_GET_ITEM(o, i))) {
-      PyErr_Format(PyExc_TypeError, "Size: entries must be integers, got %s", Py_TYPE(PyTuple_GET_ITEM(o, i))->tp_name);
+      PyErr_Format(PyExc_TypeError, "Size: entries must be integers, got %s", type_name(PyTuple_GET_ITEM(o, i)));
       Py_CLEAR(o);
     }
   return o;
@@ -196,7 +235,7 @@ PyObject* size_repr(PyObject* self) {
   nb::object list = nb::steal(PySequence_List(self));
   return list ? PyUnicode_FromFormat("scaffolding.Size(%R)", list.ptr()) : nullptr;
 }
-PyObject* size_str(PyObject* self) { return PyTuple_Type.tp_repr(self); }
+PyObject* size_str(PyObject* self) { return tuple_repr(self); }
 PyObject* size_reduce(PyObject* self, PyObject*) {
   nb::object items = nb::steal(PySequence_List(self));
   return items ? Py_BuildValue("O(O)", Py_TYPE(self), items.ptr()) : nullptr;
@@ -218,7 +257,7 @@ PyTypeObject* make_size_type() {
                          {0, nullptr}};
   PyType_Spec spec{"scaffolding.Size", 0, 0, Py_TPFLAGS_DEFAULT, slots};
   nb::object bases = nb::steal(PyTuple_Pack(1, &PyTuple_Type));
-  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpecWithBases(&spec, bases.ptr())));
+  return make_type(spec, bases.ptr());
 }
 
 }  // namespace
@@ -233,7 +272,7 @@ PyObject* wrap(Tensor t) {
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   if (type == tensor_type) return make_plain(std::move(t));
-  PyObject* o = type->tp_alloc(type, 0);
+  PyObject* o = make_object(type);
   return o ? initialised(reinterpret_cast<PyTensor*>(o), std::move(t)) : nullptr;
 }
 
@@ -248,7 +287,7 @@ PyObject* wrap_tuple(const Tensors& ts) {
 }
 
 PyObject* wrap_size(const Shape& s) {
-  PyObject* o = size_type->tp_alloc(size_type, Py_ssize_t(s.size()));
+  PyObject* o = make_object(size_type, Py_ssize_t(s.size()));
   for (int64_t i = 0; o && i < s.size(); ++i) {
     PyObject* v = PyLong_FromLongLong(s[i]);
     if (!v) Py_CLEAR(o);

@@ -2,9 +2,9 @@
 // A tensor has at most one living Python object: TensorImpl::python points to it (not owned) and wrap() hands it out
 // again, so `p.grad is p.grad` and attributes stay while it lives. Everything here needs the GIL.
 #pragma once
-#include <Python.h>
 #include <nanobind/nanobind.h>
 
+#include "python/bindings/core/python_api.h"
 #include "scaffolding/core/tensor.h"
 
 namespace nb = nanobind;

@@ -192,7 +192,7 @@ class PythonScheduler final : public Scheduler {
   PythonScheduler(nb::handle object, Scheduler* native)
       : object_(object),
         native_(native),
-        name_(Py_TYPE(object.ptr())->tp_name),
+        name_(type_name(object.ptr())),
         step_parameters_(parameters_of(object.attr("step"))),
         timestep_parameters_(parameters_of(object.attr("set_timesteps"))) {
     constexpr int64_t kUsual = 1000;
@@ -306,7 +306,7 @@ std::shared_ptr<models::Model> native_model(nb::handle o, std::initializer_list<
   for (auto* method : methods) {
     nb::str name(method);
     if (self->dict && PyDict_GetItemWithError(self->dict, name.ptr())) return nullptr;
-    if (_PyType_Lookup(Py_TYPE(o.ptr()), name.ptr()) != _PyType_Lookup(own, name.ptr())) return nullptr;
+    if (type_lookup(Py_TYPE(o.ptr()), name.ptr()) != type_lookup(own, name.ptr())) return nullptr;
   }
   return {model, [held = Held(o)](models::Model*) {}};
 }

@@ -39,7 +39,7 @@ nb::dict dict_of(const LoraLayer& layer) {
 
 models::Model& model_of(nb::handle o) {
   auto* model = dynamic_cast<models::Model*>(&module_of(o, "lora"));
-  SF_CHECK_AS(TypeError, model, "lora: ", Py_TYPE(o.ptr())->tp_name, " is not a model with a config");
+  SF_CHECK_AS(TypeError, model, "lora: ", type_name(o.ptr()), " is not a model with a config");
   return *model;
 }
 Adapters& adapters_of(nb::handle o) { return model_of(o).adapters(); }
@@ -54,7 +54,7 @@ LoraFile open(nb::handle source, nb::handle config = nb::none()) {
     Tensor t;
     SF_CHECK_AS(TypeError, nb::isinstance<nb::str>(name) && nb::try_cast(value, t),
                 "load_lora_weights: the LoRA must be a path or a dict of tensors by name, got a ",
-                Py_TYPE(value.ptr())->tp_name, " in it");
+                type_name(value.ptr()), " in it");
     tensors.emplace(nb::cast<std::string>(name), t);
   }
   std::optional<LoraConfig> said;

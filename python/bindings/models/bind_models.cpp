@@ -29,7 +29,7 @@ namespace {
 
 models::Model& model_of(nb::handle o) {
   auto* model = dynamic_cast<models::Model*>(&module_of(o, "model"));
-  SF_CHECK_AS(TypeError, model, "model: ", Py_TYPE(o.ptr())->tp_name, " is not a model with a config");
+  SF_CHECK_AS(TypeError, model, "model: ", type_name(o.ptr()), " is not a model with a config");
   return *model;
 }
 

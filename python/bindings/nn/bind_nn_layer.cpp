@@ -1,8 +1,6 @@
 // Every registered layer as a Python class: constructor, forward and attributes come from the registry.
 #include "python/bindings/nn/bind_nn.h"
 
-#include <structmember.h>
-
 #include <unordered_map>
 
 #include "scaffolding/nn/adapter.h"
@@ -25,7 +23,7 @@ struct LayerClass {
 auto& g_classes = *new std::unordered_map<PyTypeObject*, std::unique_ptr<LayerClass>>;
 
 const LayerClass* class_of(PyTypeObject* type) {
-  PyObject* mro = type->tp_mro;
+  PyObject* mro = type_mro(type);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i)
     if (auto it = g_classes.find(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))); it != g_classes.end())
       return it->second.get();
@@ -52,7 +50,7 @@ PyObject* forward_vectorcall(PyObject* f, PyObject* const* args, size_t nargsf, 
 
 PyObject* forward_get(PyObject* f, PyObject* o, PyObject*) {
   if (!o || o == Py_None) return Py_NewRef(f);
-  return PyMethod_New(f, o);
+  return bound_method(f, o);
 }
 PyObject* forward_signature(PyObject* f, void*) {
   return guarded([&] { return signature_of("self, " + cls_of(f).layer->forward_params).release().ptr(); });
@@ -64,7 +62,7 @@ PyObject* forward_qualname(PyObject* f, void*) {
 
 PyTypeObject* make_forward_type() {
   static PyMemberDef members[] = {
-      {"__vectorcalloffset__", T_PYSSIZET, offsetof(Forward, vectorcall), READONLY, nullptr},
+      {"__vectorcalloffset__", SF_PY_PYSSIZET, offsetof(Forward, vectorcall), SF_PY_READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
   static PyGetSetDef getset[] = {{"__signature__", forward_signature, nullptr, nullptr, nullptr},
                                  {"__name__", forward_name, nullptr, nullptr, nullptr},
@@ -79,7 +77,7 @@ PyTypeObject* make_forward_type() {
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
                        Py_TPFLAGS_DISALLOW_INSTANTIATION,
                    slots};
-  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
+  return make_type(spec);
 }
 
 // ---- construction
@@ -114,7 +112,7 @@ std::unique_ptr<nn::Module> make(const LayerClass& cls, PyObject* args, PyObject
 int layer_init(PyObject* o, PyObject* args, PyObject* kwargs) {
   PyObject* done = guarded([&]() -> PyObject* {
     const LayerClass* cls = class_of(Py_TYPE(o));
-    SF_CHECK_AS(TypeError, cls, Py_TYPE(o)->tp_name, ": not a layer");
+    SF_CHECK_AS(TypeError, cls, type_name(o), ": not a layer");
     nb::object remembered, none;
     if (cls->layer->any_arguments) none = steal(PyTuple_New(0)), args = none.ptr(), kwargs = nullptr;
     auto module = make(*cls, args, kwargs, &remembered);
@@ -132,7 +130,7 @@ nn::Module* layer_module(PyObject* o, const nn::LayerField& field) {
   auto* self = reinterpret_cast<PyModule*>(o);
   const LayerClass* cls = class_of(Py_TYPE(o));
   SF_CHECK_AS(RuntimeError, self->module && cls && self->native && nn::find_layer(*self->module) == cls->layer,
-              Py_TYPE(o)->tp_name, ": is not ready, call super().__init__() first to have '", field.name, "'");
+              type_name(o), ": is not ready, call super().__init__() first to have '", field.name, "'");
   return self->module;
 }
 
@@ -149,7 +147,7 @@ PyObject* get_field(PyObject* o, void* closure) {
 int set_field(PyObject* o, PyObject* value, void* closure) {
   auto& field = *static_cast<const nn::LayerField*>(closure);
   PyObject* done = guarded([&]() -> PyObject* {
-    const std::string owner = Py_TYPE(o)->tp_name;
+    const std::string owner = type_name(o);
     SF_CHECK_AS(TypeError, value, owner, ": '", field.name, "' cannot be deleted");
     field.set(*layer_module(o, field), layer_value(owner, field.info, value));
     return Py_None;
@@ -166,9 +164,9 @@ PyTypeObject* make_layer_type(LayerClass& cls) {
   docs.push_back(
       std::make_unique<std::string>(cls.layer->name + "(" + cls.layer->params + ")\n--\n\n" + cls.layer->help));
   PyType_Slot slots[] = {{Py_tp_init, reinterpret_cast<void*>(layer_init)},
-                         {Py_tp_dealloc, reinterpret_cast<void*>(module_type->tp_dealloc)},
-                         {Py_tp_traverse, reinterpret_cast<void*>(module_type->tp_traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(module_type->tp_clear)},
+                         {Py_tp_dealloc, PyType_GetSlot(module_type, Py_tp_dealloc)},
+                         {Py_tp_traverse, PyType_GetSlot(module_type, Py_tp_traverse)},
+                         {Py_tp_clear, PyType_GetSlot(module_type, Py_tp_clear)},
                          {Py_tp_getset, cls.fields.data()},
                          {Py_tp_doc, docs.back()->data()},
                          {Py_tp_getattro, reinterpret_cast<void*>(module_getattro)},
@@ -177,14 +175,14 @@ PyTypeObject* make_layer_type(LayerClass& cls) {
   PyType_Spec spec{cls.spec_name.c_str(), sizeof(PyModule), 0,
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
   nb::object bases = nb::steal(PyTuple_Pack(1, module_type));
-  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpecWithBases(&spec, bases.ptr())));
+  return make_type(spec, bases.ptr());
 }
 
 // For pickling and copying: the module of a class from remembered arguments, without drawing initial values.
 void rebuild(nb::handle self, nb::tuple arguments) {
   SF_CHECK_AS(TypeError, is_module(self.ptr()), "_rebuild: needs a module");
   const LayerClass* cls = class_of(Py_TYPE(self.ptr()));
-  SF_CHECK_AS(TypeError, cls, Py_TYPE(self.ptr())->tp_name, ": not a layer");
+  SF_CHECK_AS(TypeError, cls, type_name(self.ptr()), ": not a layer");
   auto* m = reinterpret_cast<PyModule*>(self.ptr());
   adopt(m, make(*cls, arguments.ptr(), nullptr, nullptr, Device(Device::Meta)), true);
   m->arguments = Py_NewRef(arguments.ptr());
@@ -268,7 +266,7 @@ void bind_layers(nb::module_& m) {
     nb::handle handle(reinterpret_cast<PyObject*>(type));
     handle.attr("__module__") = ("scaffolding." + layer->home).c_str();
     if (layer->call) {
-      auto* f = reinterpret_cast<Forward*>(checked(forward_type->tp_alloc(forward_type, 0)));
+      auto* f = reinterpret_cast<Forward*>(checked(make_object(forward_type)));
       f->vectorcall = forward_vectorcall;
       f->cls = cls.get();
       handle.attr("forward") = nb::steal(reinterpret_cast<PyObject*>(f));

@@ -31,7 +31,7 @@ void store(PyObject*& dict, PyObject* name, PyObject* value) {
   throw_python_error();
 }
 std::string name_of(PyObject* name) { return std::string(view(name)); }
-std::string type_of(PyObject* o) { return Py_TYPE(o)->tp_name; }
+std::string type_of(PyObject* o) { return type_name(o); }
 
 // The member of that name, or null. A new reference.
 PyObject* find_member(PyModule* self, PyObject* name) {
@@ -55,7 +55,7 @@ PyObject* find_member(PyModule* self, PyObject* name) {
 }
 
 PyObject* no_attribute(PyObject* o, PyObject* name) {
-  PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'", Py_TYPE(o)->tp_name, name);
+  PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'", type_name(o), name);
   return nullptr;
 }
 
@@ -130,7 +130,7 @@ void put_buffer(PyObject* o, PyObject* name, PyObject* value, bool persistent) {
 // `value` is called and walked in the place of a member of a C++ class. The member itself stays where it is, for an
 // adapter that keeps it inside.
 void replace_native_module(PyModule* self, PyObject* name, nn::Module* member, PyObject* value) {
-  auto who = [&] { return Py_TYPE(reinterpret_cast<PyObject*>(self))->tp_name; };
+  auto who = [&] { return type_name(reinterpret_cast<PyObject*>(self)); };
   SF_CHECK_AS(TypeError, member, who(), ": '", view(name),
               "' is an absent member of a C++ module, which would not call what is put there");
   SF_CHECK_AS(TypeError, value != Py_None, who(), ": '", view(name),
@@ -264,8 +264,7 @@ bool delete_member(PyObject* o, PyObject* name) {
     return true;
   }
   if (self->native && native_member(*self->module, view(name)).kind != NativeMember::None)
-    fail<TypeError>(Py_TYPE(o)->tp_name, ": '", view(name),
-                    "' is part of the layer and cannot be deleted; assign None");
+    fail<TypeError>(type_name(o), ": '", view(name), "' is part of the layer and cannot be deleted; assign None");
   return false;
 }
 
@@ -289,7 +288,7 @@ void set_native(nb::handle o, nb::handle name, nb::handle value) {  // for the l
 
 PyObject* module_getattro(PyObject* o, PyObject* name) {
   PyModule* self = cast(o);
-  if (_PyType_Lookup(Py_TYPE(o), name)) return PyObject_GenericGetAttr(o, name);
+  if (type_lookup(Py_TYPE(o), name)) return PyObject_GenericGetAttr(o, name);
   if (PyObject* v = lookup(self->dict, name)) return Py_NewRef(v);
   if (PyObject* v = find_member(self, name)) return v;
   if (PyErr_Occurred()) return nullptr;

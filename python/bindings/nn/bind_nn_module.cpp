@@ -1,8 +1,6 @@
 // The Module type: its objects' life, and calls.
 #include "python/bindings/nn/bind_nn.h"
 
-#include <structmember.h>
-
 #include <map>
 #include <typeindex>
 
@@ -27,7 +25,7 @@ PyObject* object(PyModule* m) { return reinterpret_cast<PyObject*>(m); }
 
 // A module written in Python.
 struct PythonModule final : nn::Module {
-  const char* type() const override { return python ? Py_TYPE(static_cast<PyObject*>(python))->tp_name : "Module"; }
+  const char* type() const override { return python ? type_name(static_cast<PyObject*>(python)) : "Module"; }
   Value forward_boxed(const nn::Values& args) override { return extension()->call(args); }
 };
 
@@ -44,7 +42,7 @@ PyObject* own_forward(PyModule* self) {  // borrowed: what stands in the object 
 
 // A model's forward in Python that only shapes arguments and results around the C++ one:
 // C++ callers need not come by it.
-bool calls_native(PyObject* f) { return PyFunction_Check(f) && PyObject_HasAttrString(f, "_calls_native"); }
+bool calls_native(PyObject* f) { return is_function(f) && PyObject_HasAttrString(f, "_calls_native"); }
 
 class PythonExtension final : public nn::Extension {
  public:
@@ -70,7 +68,7 @@ class PythonExtension final : public nn::Extension {
     if (!self_->native) return false;  // PythonModule comes to call() by itself
     if (own_forward(self_)) return true;
     PyTypeObject* type = Py_TYPE(object(self_));
-    PyObject* f = type == python_type_of(*self_->module) ? nullptr : _PyType_Lookup(type, g_forward_name);
+    PyObject* f = type == python_type_of(*self_->module) ? nullptr : type_lookup(type, g_forward_name);
     return f && Py_TYPE(f) != forward_type && !calls_native(f);
   }
 
@@ -79,7 +77,7 @@ class PythonExtension final : public nn::Extension {
     nb::object tuple = steal(PyTuple_New(Py_ssize_t(args.size())));
     for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(tuple.ptr(), Py_ssize_t(i), checked(to_object(args[i])));
     nb::object keywords;
-    if (PyObject* f = own_forward(self_) ? nullptr : _PyType_Lookup(Py_TYPE(object(self_)), g_forward_name);
+    if (PyObject* f = own_forward(self_) ? nullptr : type_lookup(Py_TYPE(object(self_)), g_forward_name);
         f && calls_native(f)) {
       keywords = steal(PyDict_New());
       PyDict_SetItemString(keywords.ptr(), "return_dict", Py_False);
@@ -157,14 +155,14 @@ void show(PyModule* self, nn::Module* m, bool native) {
 PyObject* module_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* keywords);
 
 PyObject* module_new(PyTypeObject* type, PyObject*, PyObject*) {
-  PyObject* o = type->tp_alloc(type, 0);
+  PyObject* o = make_object(type);
   if (o) cast(o)->vectorcall = module_vectorcall;
   return o;
 }
 
 int module_init(PyObject* o, PyObject* args, PyObject* kwargs) {
   if (PyTuple_GET_SIZE(args) > 0 || (kwargs && PyDict_GET_SIZE(kwargs) > 0)) {
-    PyErr_Format(PyExc_TypeError, "%s.__init__() takes no arguments for Module", Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s.__init__() takes no arguments for Module", type_name(o));
     return -1;
   }
   PyObject* done = guarded([&]() -> PyObject* {
@@ -197,17 +195,18 @@ void module_dealloc(PyObject* o) {
   PyModule* self = cast(o);
   PyTypeObject* type = Py_TYPE(o);
   PyObject_GC_UnTrack(o);
-  Py_TRASHCAN_BEGIN(o, module_dealloc) if (self->weakrefs) PyObject_ClearWeakRefs(o);
+  SF_PY_UNNESTED_BEGIN(o, module_dealloc)
+  if (self->weakrefs) PyObject_ClearWeakRefs(o);
   release(self);
   module_clear(o);
   Py_CLEAR(self->owner);
-  type->tp_free(o);
+  free_object(type, o);
   Py_DECREF(type);
-  Py_TRASHCAN_END
+  SF_PY_UNNESTED_END
 }
 
 PyObject* not_initialised(PyObject* o) {
-  PyErr_Format(PyExc_AttributeError, "'%s' object is not ready: call super().__init__() first", Py_TYPE(o)->tp_name);
+  PyErr_Format(PyExc_AttributeError, "'%s' object is not ready: call super().__init__() first", type_name(o));
   return nullptr;
 }
 
@@ -246,15 +245,14 @@ PyObject* call_part(nn::Module& m, PyObject* const* args, size_t n, PyObject* ke
 PyObject* call_without_hooks(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   PyModule* self = cast(o);
   if (PyObject* own = own_forward(self)) return PyObject_Vectorcall(own, args, nargsf, keywords);
-  PyObject* f = _PyType_Lookup(Py_TYPE(o), g_forward_name);
+  PyObject* f = type_lookup(Py_TYPE(o), g_forward_name);
   if (!f && self->native) return call_part(*self->module, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
   if (!f) {
-    PyErr_Format(PyExc_NotImplementedError, "Module [%s] is missing the required \"forward\" function",
-                 Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_NotImplementedError, "Module [%s] is missing the required \"forward\" function", type_name(o));
     return nullptr;
   }
   if (Py_TYPE(f) == forward_type) return call_forward(f, self, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
-  if (PyFunction_Check(f)) return call_with_self(f, o, args, nargsf, keywords);
+  if (is_function(f)) return call_with_self(f, o, args, nargsf, keywords);
   nb::object bound = nb::steal(PyObject_GetAttr(o, g_forward_name));
   return bound ? PyObject_Vectorcall(bound.ptr(), args, nargsf, keywords) : nullptr;
 }
@@ -338,10 +336,11 @@ int set_hooks(PyObject* o, PyObject* value, void*) {
 PyObject* get_arguments(PyObject* o, void*) { return Py_NewRef(cast(o)->arguments ? cast(o)->arguments : Py_None); }
 PyObject* get_native(PyObject* o, void*) { return PyBool_FromLong(cast(o)->native); }
 
-PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(PyModule, vectorcall), READONLY, nullptr},
-                         {"__dictoffset__", T_PYSSIZET, offsetof(PyModule, dict), READONLY, nullptr},
-                         {"__weaklistoffset__", T_PYSSIZET, offsetof(PyModule, weakrefs), READONLY, nullptr},
-                         {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", SF_PY_PYSSIZET, offsetof(PyModule, vectorcall), SF_PY_READONLY, nullptr},
+    {"__dictoffset__", SF_PY_PYSSIZET, offsetof(PyModule, dict), SF_PY_READONLY, nullptr},
+    {"__weaklistoffset__", SF_PY_PYSSIZET, offsetof(PyModule, weakrefs), SF_PY_READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {"training", get_training, set_training, "Whether the module behaves as in training (dropout, batch statistics).",
@@ -382,7 +381,7 @@ PyTypeObject* make_module_type() {
                          {0, nullptr}};
   PyType_Spec spec{"scaffolding.nn.Module", sizeof(PyModule), 0,
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
-  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
+  return make_type(spec);
 }
 
 // A subclass written in Python gets CPython's slower attribute lookup, because Module has a __getattr__ for super()
@@ -392,20 +391,25 @@ void init_subclass(nb::handle type) {
   auto* t = reinterpret_cast<PyTypeObject*>(type.ptr());
   auto same = [&](const char* name) {
     nb::object key = steal(PyUnicode_InternFromString(name));
-    return _PyType_Lookup(t, key.ptr()) == _PyType_Lookup(module_type, key.ptr());
+    return type_lookup(t, key.ptr()) == type_lookup(module_type, key.ptr());
   };
+#ifdef Py_LIMITED_API
+  // The stable ABI lets nobody write to a type's slots, and from 3.12 on Python keeps the flag itself.
+  static_cast<void>(t);
+  static_cast<void>(same);
+#else
   if (same("__getattr__") && same("__getattribute__")) t->tp_getattro = module_getattro;
   if (same("__setattr__") && same("__delattr__")) t->tp_setattro = module_setattro;
   if (same("__call__")) t->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+#endif
 }
 
 }  // namespace
 
 PyModule& module_object(nb::handle o, const char* op) {
-  SF_CHECK_AS(TypeError, is_module(o.ptr()), op, ": needs a module, got ", Py_TYPE(o.ptr())->tp_name);
+  SF_CHECK_AS(TypeError, is_module(o.ptr()), op, ": needs a module, got ", type_name(o.ptr()));
   auto* m = cast(o.ptr());
-  SF_CHECK_AS(RuntimeError, m->module, op, ": ", Py_TYPE(o.ptr())->tp_name,
-              " is not ready: call super().__init__() first");
+  SF_CHECK_AS(RuntimeError, m->module, op, ": ", type_name(o.ptr()), " is not ready: call super().__init__() first");
   return *m;
 }
 
@@ -424,7 +428,7 @@ void adopt(PyModule* self, std::unique_ptr<nn::Module> m, bool native) {
 PyObject* wrap_module(nn::Module& m, PyModule* parent) {
   if (m.python) return Py_NewRef(static_cast<PyObject*>(m.python));
   PyTypeObject* type = python_type_of(m);
-  PyObject* o = type->tp_alloc(type, 0);
+  PyObject* o = make_object(type);
   if (!o) return nullptr;
   cast(o)->vectorcall = module_vectorcall;
   cast(o)->owner = reinterpret_cast<PyModule*>(Py_NewRef(object(parent)));
@@ -501,13 +505,13 @@ Value any_value(PyObject* o) {
   if (!PyUnicode_Check(o) && to_device(o, device)) return device;
   fail<TypeError>(
       "module: C++ code calls this module, which takes and returns tensors, numbers, strings and lists of them, got ",
-      Py_TYPE(o)->tp_name);
+      type_name(o));
 }
 
 // The C++ module of a layer that is called as its class was made; null where something of it was replaced in Python.
 static const nn::Module* unchanged(PyObject* o) {
   if (!is_module(o) || !cast(o)->module || Py_TYPE(o) != python_type_of(*cast(o)->module)) return nullptr;
-  PyObject* forward = _PyType_Lookup(Py_TYPE(o), g_forward_name);
+  PyObject* forward = type_lookup(Py_TYPE(o), g_forward_name);
   return forward && Py_TYPE(forward) == forward_type ? cast(o)->module : nullptr;
 }
 

@@ -74,10 +74,10 @@ nb::tuple load_state_dict(nb::handle self, nb::handle state, bool strict, bool a
   for (nb::handle item : items) {
     nb::object name = item[0], value = item[1];
     SF_CHECK_AS(TypeError, PyUnicode_Check(name.ptr()), "load_state_dict: keys must be strings, got ",
-                Py_TYPE(name.ptr())->tp_name);
+                type_name(name.ptr()));
     std::string key = nb::cast<std::string>(name);
     SF_CHECK_AS(TypeError, is_tensor(value.ptr()), "load_state_dict: '", key, "' must be a tensor, got ",
-                Py_TYPE(value.ptr())->tp_name);
+                type_name(value.ptr()));
     tensors[key] = tensor_of(value.ptr());
   }
   nn::LoadReport report = nn::load_state_dict(module_of(self, "load_state_dict"), tensors, {strict, assign});

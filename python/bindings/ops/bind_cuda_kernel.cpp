@@ -22,7 +22,7 @@ std::vector<KernelArgument> arguments_of(const std::string& name, nb::handle ite
     if (is_tensor(o.ptr())) all.emplace_back(tensor_of(o.ptr()));
     else if (!to_scalar(o.ptr(), s))
       fail<TypeError>("cuda: kernel '", name, "': argument ", int64_t(all.size()),
-                      " must be a tensor or a number, got ", Py_TYPE(o.ptr())->tp_name);
+                      " must be a tensor or a number, got ", type_name(o.ptr()));
     else if (s.is_float()) all.emplace_back(s.to_double());
     else if (s.kind() == Scalar::Bool) all.emplace_back(s.to_bool());
     else all.emplace_back(s.to_int());

@@ -13,8 +13,7 @@ namespace {
 
 Tensor call(nb::handle function, const Tensors& arguments) {
   nb::object y = function(steal(wrap_tuple(arguments)));
-  if (!is_tensor(y.ptr()))
-    fail<TypeError>("fuse: the fused function must return one tensor, got ", Py_TYPE(y.ptr())->tp_name);
+  if (!is_tensor(y.ptr())) fail<TypeError>("fuse: the fused function must return one tensor, got ", type_name(y.ptr()));
   return tensor_of(y.ptr());
 }
 

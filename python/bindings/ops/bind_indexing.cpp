@@ -25,16 +25,16 @@ struct Item {
 std::optional<int64_t> bound(PyObject* o) {
   if (o == Py_None) return {};
   int64_t v;
-  if (!to_int(o, v)) fail<TypeError>("index: a slice needs integers or None, got ", Py_TYPE(o)->tp_name);
+  if (!to_int(o, v)) fail<TypeError>("index: a slice needs integers or None, got ", type_name(o));
   return v;
 }
 
 Item slice_item(PyObject* o) {
-  auto* s = reinterpret_cast<PySliceObject*>(o);
+  const SliceParts s = slice_parts(o);
   Item item{Item::Slice};
-  item.start = bound(s->start);
-  item.stop = bound(s->stop);
-  item.step = bound(s->step).value_or(1);
+  item.start = bound(s.start);
+  item.stop = bound(s.stop);
+  item.step = bound(s.step).value_or(1);
   SF_CHECK(item.step > 0, "index: the step of a slice must be positive, got ", item.step);
   item.consumed = 1;
   return item;
@@ -91,8 +91,7 @@ Item item_of(PyObject* o) {
   }
   if (PyList_Check(o) || PyTuple_Check(o) || PyObject_CheckBuffer(o)) return advanced_item(list_index(o));
   if (PySequence_Check(o) && !PyUnicode_Check(o)) return advanced_item(list_index(steal(PySequence_List(o)).ptr()));
-  fail<IndexError>("index: must be an integer, slice, None, Ellipsis, tensor, list or bool mask, got ",
-                   Py_TYPE(o)->tp_name);
+  fail<IndexError>("index: must be an integer, slice, None, Ellipsis, tensor, list or bool mask, got ", type_name(o));
 }
 
 struct Parsed {
@@ -244,7 +243,7 @@ int tensor_contains(PyObject* self, PyObject* value) {
   nb::object found = nb::steal(guarded([&]() -> PyObject* {
     Tensor hold;
     const Tensor* v = operand(value, hold);
-    if (!v) fail<TypeError>("in: a tensor contains numbers, got ", Py_TYPE(value)->tp_name);
+    if (!v) fail<TypeError>("in: a tensor contains numbers, got ", type_name(value));
     return PyBool_FromLong(eq(tensor_of(self), *v).to(kInt64).sum().item() != 0);
   }));
   return found ? found.ptr() == Py_True : -1;

@@ -1,8 +1,5 @@
 // Every registered op as a Python callable: positional and keyword arguments go straight into sf::Value.
 // One type serves functions (sf.silu), methods (x.silu()) and their in-place twins (x.silu_()).
-#include <Python.h>
-#include <structmember.h>
-
 #include "python/bindings/core/call_arguments.h"
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/take_over.h"
@@ -95,7 +92,7 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
 
 PyObject* op_get(PyObject* self, PyObject* object, PyObject*) {
   if (!object || object == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, object);
+  return bound_method(self, object);
 }
 
 PyObject* op_repr(PyObject* self) {
@@ -128,13 +125,13 @@ void op_dealloc(PyObject* self) {
   Py_CLEAR(f->signature);
   Py_CLEAR(f->second);
   delete std::exchange(f->shown, nullptr);
-  type->tp_free(self);
+  free_object(type, self);
   Py_DECREF(type);
 }
 
 PyTypeObject* make_op_type() {
   static PyMemberDef members[] = {
-      {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpFunction, vectorcall), READONLY, nullptr},
+      {"__vectorcalloffset__", SF_PY_PYSSIZET, offsetof(OpFunction, vectorcall), SF_PY_READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
   static PyGetSetDef getset[] = {{"__doc__", get_doc, nullptr, nullptr, nullptr},
                                  {"__signature__", get_signature, nullptr, nullptr, nullptr},
@@ -155,13 +152,13 @@ PyTypeObject* make_op_type() {
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
                        Py_TPFLAGS_DISALLOW_INSTANTIATION,
                    slots};
-  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
+  return make_type(spec);
 }
 
 nb::object make_op(const OpEntry* op, bool inplace) {
   SF_CHECK_AS(RuntimeError, op->args.size() <= kMaxArguments, op->name, ": has more than ", kMaxArguments,
               " arguments");
-  auto* f = reinterpret_cast<OpFunction*>(checked(op_type->tp_alloc(op_type, 0)));
+  auto* f = reinterpret_cast<OpFunction*>(checked(make_object(op_type)));
   nb::object hold = nb::steal(reinterpret_cast<PyObject*>(f));
   f->vectorcall = op_vectorcall;
   f->op = op;
@@ -176,7 +173,7 @@ nb::object make_op(const OpEntry* op, bool inplace) {
 void bind_ops(nb::module_& m) {
   op_type = make_op_type();
   nb::handle type(reinterpret_cast<PyObject*>(tensor_type));
-  nb::handle own = tensor_type->tp_dict;
+  nb::handle own = type_dict(tensor_type);
   for (const OpEntry* op : all_ops()) {
     bool method = !op->args.empty() && op->args[0].name == "input" && op->args[0].kind == ArgKind::Tensor;
     for (bool inplace : {false, true}) {
