@@ -11,7 +11,8 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel wheel-abi3 clean-room-abi3 \
+.PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
+  wheel-abi3 clean-room-abi3 \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory \
   test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
   gpu-check gpu-pack golden docs format lint clean
@@ -68,7 +69,8 @@ wheel:
 	CXX="$${CXX:-c++}" $(PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
 	  --wheel-dir dist -C build-dir=$(BUILD)-wheel .
 	@ls dist/scaffolding-*-abi3-*.whl >/dev/null 2>&1 || \
-	  echo "wheel: for $$($(PY) --version) alone; for 3.12 and later: make wheel-abi3$(if $(WHEEL_PYTHON),, WHEEL_PYTHON=...)"
+	  echo "wheel: for $$($(PY) --version) alone; not built: that for 3.12 and later," \
+	    "by make wheel-abi3$(if $(WHEEL_PYTHON),, WHEEL_PYTHON=...)"
 
 # A wheel for Python 3.12 and every later version, by the stable ABI: WHEEL_PYTHON is a 3.12 or later with headers.
 #   make wheel-abi3 WHEEL_PYTHON=/opt/python3.13/bin/python3
