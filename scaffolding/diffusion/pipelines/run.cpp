@@ -164,6 +164,10 @@ std::vector<Tensors> Run::frames_of(const Tensor& of, const DecodeProgress& prog
   return clips.joined();
 }
 
+StopWhen Run::stops() const {
+  return StopWhen([stop = stop_] { return stop.stop_requested(); });
+}
+
 void Run::leave_steps() const {
   if (savings_.between_phases) {
     pipeline_->graphs->clear();  // captured calls keep what they take
@@ -174,6 +178,7 @@ void Run::leave_steps() const {
 
 PipelineOutput Run::finish() {
   autograd::NoGrad no_grad;
+  const StopWhen stop = stops();
   leave_steps();
   const Tensor images = output_latents ? latents : pictures_of(latents);
   return {images, truncated, makeshifts_};
@@ -182,6 +187,7 @@ PipelineOutput Run::finish() {
 PipelineFrames Run::finish_frames(const DecodeProgress& progress) {
   autograd::NoGrad no_grad;
   SF_CHECK(!output_latents, pipeline_->name(), ": the run was asked for latents, which have no frames");
+  const StopWhen stop = stops();
   leave_steps();
   std::vector<Tensors> clips = frames_of(latents, progress);
   return {std::move(clips), truncated, makeshifts_};
@@ -191,11 +197,13 @@ Tensor Run::first_samples(int64_t n) const { return n ? latents.narrow(0, 0, n) 
 
 Tensor Run::preview(int64_t n) const {
   autograd::NoGrad no_grad;
+  const StopWhen stop = stops();
   return pictures_of(first_samples(n));
 }
 
 std::vector<Tensors> Run::preview_frames(int64_t n) const {
   autograd::NoGrad no_grad;
+  const StopWhen stop = stops();
   return frames_of(first_samples(n));
 }
 

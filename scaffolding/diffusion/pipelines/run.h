@@ -12,7 +12,7 @@
 #include <memory>
 #include <stop_token>
 
-#include "scaffolding/core/error.h"
+#include "scaffolding/core/stopping.h"
 #include "scaffolding/diffusion/pipelines/denoising.h"
 
 namespace sf::diffusion {
@@ -20,10 +20,7 @@ namespace sf::diffusion {
 class DenoiserRun;
 class DiffusionPipeline;
 
-// A run was stopped before it was done, by the token of its options.
-struct Stopped : RuntimeError {
-  using RuntimeError::RuntimeError;
-};
+using sf::Stopped;  // a run that was stopped before it was done, by the token of its options or a StopWhen
 
 // What a callback sees at the end of a step, and may change. Tensors have diffusers' names; with guidance on, those
 // with a negative and a positive half hold both, the negative one first.
@@ -88,7 +85,9 @@ class Run {
   // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now, of clips [n, T, 3, H, W]; 0: of all.
   Tensor preview(int64_t n = 0) const;
   std::vector<Tensors> preview_frames(int64_t n = 0) const;  // as finish_frames() has them
-  void interrupt() { interrupted_ = true; }                  // the steps that remain are left out
+  // Latents as a picture's [B, C, h, w]: of clips those of the first frame.
+  virtual Tensor still(const Tensor& latents) const { return latents; }
+  void interrupt() { interrupted_ = true; }  // the steps that remain are left out
   // What it did besides since memory ran out: "guidance in two calls". Empty where all was done as asked.
   const std::vector<std::string>& makeshifts() const { return makeshifts_; }
   const std::vector<CallRows>& calls() const { return calls_; }               // of the steps that were done
@@ -128,6 +127,7 @@ class Run {
   std::vector<Tensors> frames_of(const Tensor& latents,
                                  const DecodeProgress& progress = {}) const;  // PipelineFrames::clips
   Tensor first_samples(int64_t n) const;                                      // latents; 0: of all
+  StopWhen stops() const;                                                     // while latents are decoded
   void leave_steps() const;                                                   // before latents are decoded
   Tensor noise();
   Tensor noise_within_memory();

@@ -27,7 +27,7 @@ struct GenerationOptions {
       true;  // what the denoiser makes of the text (keys and values of cross-attention) is computed once
   StepCallback callback_on_step_end;
   StepProgress progress;
-  std::stop_token stop;      // asked between steps: Stopped is thrown, and nothing is left behind
+  std::stop_token stop;      // asked between steps, and between tiles and chunks that are decoded: Stopped
   Ref<Scheduler> scheduler;  // of this run alone; absent: the pipeline's, which then has the state of this run
 
   OptionFields fields();

@@ -100,6 +100,7 @@ void by_chunks(const Tensor& x, const char* field, int64_t size, const F& f, con
   const int64_t frames = x.size(2), chunks = std::max<int64_t>(frames / size, 1), rest = frames % size;
   Tensors before;
   for (int64_t i = 0; i < chunks; ++i) {
+    stop_here(kWho);
     Tensors result = f(x.slice(2, i == 0 ? 0 : size * i + rest, size * (i + 1) + rest), before);
     before.assign(result.begin() + 1, result.end());
     take(result[0], double(i + 1) / double(chunks));

@@ -144,6 +144,7 @@ Tensor in_tiles(const Tensor& x, Tensor out, int64_t size, double overlap, int64
          whole = ones_like(rising);
   for (int64_t i = 0; i < x.size(2); i += step)
     for (int64_t j = 0; j < x.size(3); j += step) {
+      stop_here(kWho);
       Tensor tile = f(x.slice(2, i, i + size).slice(3, j, j + size));
       Tensor to = out.slice(2, place(i), place(i + size)).slice(3, place(j), place(j + size));
       SF_CHECK(tile.shape() == to.shape(), kWho, ": tiling takes ", up, " pixels for ", down,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/stopping.h"
 #include "scaffolding/models/parts/seamless.h"
 #include "scaffolding/ops/ops.h"
 
@@ -21,7 +22,8 @@ struct Tiling {
 void check_tiling(const char* who, const Tiling& t);
 
 // take(f of a row of overlapping tiles of x, put together, the share of rows that are done), from the top down. Each
-// tile is blended with the one above and the one on its left, as those are after their own blending.
+// tile is blended with the one above and the one on its left, as those are after their own blending. Stopped before a
+// tile where that is asked for.
 template <class F, class Take>
 void in_rows_of_tiles(const char* who, const Tensor& x, const Tiling& down, const Tiling& across, const F& f,
                       const Take& take) {
@@ -32,6 +34,7 @@ void in_rows_of_tiles(const char* who, const Tensor& x, const Tiling& down, cons
   for (int64_t i = 0; i < x.size(h); i += down.step) {
     Tensors row, kept;
     for (int64_t j = 0; j < x.size(w); j += across.step) {
+      stop_here(who);
       Tensor tile = f(x.slice(h, i, i + down.size).slice(w, j, j + across.size));
       size_t column = row.size();
       if (i > 0) tile = blend(above[column], tile, h, down.extent);
@@ -79,7 +82,10 @@ Tensor joined_at_borders(const Tensor& x, int64_t size, int64_t overlap, Seamles
 template <class F> Tensor in_slices(const Tensor& x, bool slicing, const F& f) {
   if (!slicing || x.size(0) < 2) return f(x);
   Tensors parts;
-  for (int64_t i = 0; i < x.size(0); ++i) parts.push_back(f(x.narrow(0, i, 1)));
+  for (int64_t i = 0; i < x.size(0); ++i) {
+    if (i > 0) stop_here("autoencoder");
+    parts.push_back(f(x.narrow(0, i, 1)));
+  }
   return cat(parts);
 }
 

@@ -23,6 +23,9 @@ struct CogVideoXRun : Run {
   int64_t surplus = 0;            // latent frames at the beginning that nobody asked for: patches take several
   double guidance_scale = 0;      // as it was asked for, of guidance that varies
   bool frames_first = true;       // latents are [B, T, C, h, w]; else [B, C, T, h, w], as a DiTModel has them
+  Tensor still(const Tensor& latents) const override {
+    return frames_first ? latents.select(1, surplus) : latents.select(2, surplus);
+  }
   Tensor& prompt_embeds() { return told.at("encoder_hidden_states"); }
 
  protected:
