@@ -139,6 +139,10 @@ void add_serve(CLI::App& program) {
       ->capture_default_str()
       ->check(CLI::Range(1, 100000))
       ->group("Limits");
+  c->add_option("--max-frames", s.requests.frames, "Of a clip")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536))
+      ->group("Limits");
   c->add_option("--max-pictures", s.requests.pictures, "Of a job")
       ->capture_default_str()
       ->check(CLI::Range(1, 10000))

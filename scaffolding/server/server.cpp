@@ -48,6 +48,7 @@ struct Server::Parts {
     http.emplace(s.host, s.port, s.http, std::move(callbacks));
     jobs.start();
     http->start();
+    for (auto& [name, why] : shelf.refused()) log.write("model refused", {{"model", name}, {"reason", why}});
     log.write("ready",
               {{"version", version()}, {"host", s.host}, {"port", http->port()}, {"models", shelf.models().size()}});
   }

@@ -1,5 +1,6 @@
 #include "scaffolding/server/apis/context.h"
 
+#include <cstdlib>
 #include <fstream>
 #include <random>
 
@@ -7,6 +8,7 @@
 #include "scaffolding/io/base64.h"
 #include "scaffolding/io/sha.h"
 #include "scaffolding/server/http/url.h"
+#include "scaffolding/server/jobs/clip_files.h"
 
 namespace sf::server {
 
@@ -31,6 +33,15 @@ Jobs::Accepted submit(Context& c, const Caller& caller, NewJob job) {
   JobRequest& r = job.request;
   const ShelfModel model = c.jobs.shelf().find(r.model.empty() ? c.jobs.shelf().default_model() : r.model);
   r.model = model.name;
+  const bool clips = model.makes_clips();
+  if (clips) {
+    SF_CHECK(r.api == "jobs", "model: '", r.model, "' makes clips, which /api/v1/jobs gives alone");
+    SF_CHECK(job.mask.empty(), "mask_image: '", r.model, "' makes clips, of which no part is made anew");
+  }
+  if (!r.format.empty()) check_clip_format(r.format, r.fps.value_or(kUsualFps));
+  if (auto frames = r.options.find("num_frames"); frames != r.options.end())
+    SF_CHECK(std::strtod(frames->second.c_str(), nullptr) <= double(c.limits.frames), "num_frames: at most ",
+             c.limits.frames, " frames, got ", frames->second.substr(0, 40));
   if (!r.vae.empty()) r.vae = c.jobs.shelf().vae_name(r.vae);
   if (!r.sampler.empty()) r.sampler = c.jobs.samplers().named(r.sampler);
   for (auto& tag : diffusion::take_lora_tags(r.prompt).tags) c.jobs.shelf().lora_path(tag.name);
@@ -52,6 +63,7 @@ Jobs::Accepted submit(Context& c, const Caller& caller, NewJob job) {
   record.priority = job.priority;
   record.created = seconds_now();
   r.task = job.mask.empty() ? job.image.empty() ? Task::TextToImage : Task::ImageToImage : Task::Inpainting;
+  if (clips) r.task = job.image.empty() ? Task::TextToVideo : Task::ImageToVideo;
   if (!job.image.empty()) {
     const Tensor image = picture_of("image", job.image, c.limits.input_pixels);
     SF_CHECK(r.width || image.size(1) * image.size(2) <= c.limits.pixels, "image: at most ", c.limits.pixels,

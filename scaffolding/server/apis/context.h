@@ -11,6 +11,7 @@ struct RequestLimits {
   int64_t pixels = 4 << 20;            // of a picture that is made
   int64_t input_pixels = 32 << 20;     // of one that is sent
   int64_t steps = 500, pictures = 64;  // of a job
+  int64_t frames = 256;                // of a clip
   double url_seconds = 3600;           // for which a signed address is good
 };
 

@@ -5,6 +5,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/base64.h"
 #include "scaffolding/server/apis/context.h"
+#include "scaffolding/server/jobs/clip_files.h"
 
 namespace sf::server {
 
@@ -41,11 +42,18 @@ Fields job_fields(const Context& c) {
       field("hires_strength", K::Number, "how much that pass may change").range(0, 1).otherwise(0.7),
       field("hires_steps", K::Whole, "of that pass").range(1, double(c.limits.steps)),
       field("hires_upscaler", K::Text).one_of({"latent", "bicubic", "lanczos"}).otherwise("latent"),
+      field("format", K::Text, "of clips; png is a zip of a PNG for each frame. Pictures are png")
+          .one_of(clip_formats()),
+      field("fps", K::Number, "of clips, frames a second; absent: 8").range(0.01, 1000),
+      field("trajectory", K::Any,
+            "where things of a clip go, in its pixels: 'x,y x,y; x,y x,y', or a list of lists of points [x, y]"),
+      field("trajectory_points", K::Any, "the same on a canvas of 256 x 256"),
       field("loras", K::Object, "names and weights: {\"style\": 0.8}"),
       field("priority", K::Text, "how urgent it is").one_of({"low", "normal", "high"}).otherwise("normal"),
   };
   std::set<std::string> options;
-  for (Task task : {Task::TextToImage, Task::ImageToImage, Task::Inpainting})
+  for (Task task : {Task::TextToImage, Task::ImageToImage, Task::Inpainting, Task::Unconditional, Task::TextToVideo,
+                    Task::ImageToVideo})
     for (auto& name : option_names(task)) options.insert(name);
   for (auto& name : options)
     if (!f.find(name)) f.all.push_back(field(name, K::Any, "of the pipeline's call"));
@@ -90,7 +98,10 @@ NewJob job_from(const Call& call, const Fields& fields) {
       r.loras.push_back({name, weight.get<double>(), weight.get<double>()});
     }
   for (auto& [name, value] : b.items())
-    if (auto* f = fields.find(name); f && f->kind == FieldKind::Any) r.options[name] = option_text(name, value);
+    if (auto* f = fields.find(name); f && f->kind == FieldKind::Any)
+      r.options[name] = name.starts_with("trajectory") ? trajectories_text(name, value) : option_text(name, value);
+  r.format = b.value("format", "");
+  if (b.contains("fps")) r.fps = b["fps"].get<double>();
   job.priority = *priority_named(b.value("priority", "normal"));
   job.key = call.request.header("idempotency-key");
   return job;
@@ -103,6 +114,8 @@ json picture_json(const Picture& p) {
           {"width", p.width},
           {"height", p.height},
           {"bytes", p.bytes},
+          {"frames", p.frames},
+          {"type", media_type(p.file)},
           {"favourite", p.favourite}};
 }
 
@@ -120,6 +133,7 @@ json job_json(const JobView& v) {
            {"progress", v.progress()},
            {"step", v.step},
            {"steps", v.steps},
+           {"decoded", v.decoded},
            {"queue_place", v.queue_place ? json(*v.queue_place) : json()},
            {"seconds_left", v.seconds_left >= 0 ? json(v.seconds_left) : json()},
            {"error", j.error.empty() ? json() : json(j.error)},
@@ -152,7 +166,7 @@ History::Found picture_for(Context& c, const Caller& caller, const std::string& 
 
 Response picture_response(Context& c, const Picture& picture) {
   return {.body = picture_bytes(c, picture),
-          .type = "image/png",
+          .type = media_type(picture.file),
           .headers = {{"Cache-Control", "private, max-age=31536000, immutable"}}};
 }
 
@@ -242,7 +256,8 @@ void add_job_routes(Router& router, Context& c) {
                if (!view.preview) throw ApiError(404, "there is no preview of this job now", "not_found");
                a->respond({.body = *view.preview, .type = "image/png", .headers = {{"Cache-Control", "no-store"}}});
              });
-  router.add("GET", "/api/v1/pictures/{id}", "A picture: a PNG that says how it was made",
+  router.add("GET", "/api/v1/pictures/{id}",
+             "A picture, a PNG that says how it was made, or a clip in the format that was asked for",
              [&c](Call& call, const Answer& a) {
                a->respond(picture_response(c, picture_for(c, call.caller, call.path.at("id")).picture));
              });
@@ -263,7 +278,7 @@ void add_job_routes(Router& router, Context& c) {
       .add("GET", "/pictures/{file}", "A picture by a signed address, as OpenAI's API gives them",
            [&c](Call& call, const Answer& a) {
              std::string id = call.path.at("file");
-             if (id.ends_with(".png")) id.resize(id.size() - 4);
+             if (const size_t dot = id.rfind('.'); dot != id.npos) id.resize(dot);
              if (!is_signed(c, id, call.request.query))
                throw ApiError(403, "the address has no signature of this server", "signature");
              const auto found = c.jobs.history().find_picture(id);
@@ -278,11 +293,16 @@ void add_job_routes(Router& router, Context& c) {
       models.push_back({{"name", m.name},
                         {"title", m.title},
                         {"pipeline", m.class_name.empty() ? json() : json(m.class_name)},
+                        {"makes_clips", m.class_name.empty() ? json() : json(m.makes_clips())},
                         {"bytes", m.bytes},
                         {"default", m.name == c.jobs.shelf().default_model()},
                         {"in_memory", std::find(resident.begin(), resident.end(), m.name) != resident.end()}});
-    a->respond(json_response(
-        {{"models", models}, {"loras", c.jobs.shelf().lora_names()}, {"vaes", c.jobs.shelf().vae_names()}}));
+    json refused = json::object();
+    for (auto& [name, why] : c.jobs.shelf().refused()) refused[name] = why;
+    a->respond(json_response({{"models", models},
+                              {"refused", refused},
+                              {"loras", c.jobs.shelf().lora_names()},
+                              {"vaes", c.jobs.shelf().vae_names()}}));
   });
   router
       .add("POST", "/api/v1/models/refresh", "Looks through the folders again",

@@ -284,7 +284,8 @@ void add_openai_routes(Router& router, Context& c) {
   router.add("GET", "/v1/models", "The models", [&c](Call&, const Answer& a) {
     json data = json::array();
     for (auto& m : c.jobs.shelf().models())
-      data.push_back({{"id", m.name}, {"object", "model"}, {"created", 0}, {"owned_by", "scaffolding"}});
+      if (!m.makes_clips())
+        data.push_back({{"id", m.name}, {"object", "model"}, {"created", 0}, {"owned_by", "scaffolding"}});
     a->respond(json_response({{"object", "list"}, {"data", data}}));
   });
   router.add("GET", "/v1/models/{id}", "A model", [&c](Call& call, const Answer& a) {

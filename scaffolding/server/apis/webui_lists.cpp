@@ -58,6 +58,7 @@ json schedule_list() {
 json model_list(Context& c) {
   json out = json::array();
   for (auto& m : c.jobs.shelf().models()) {
+    if (m.makes_clips()) continue;
     const std::string hash = c.jobs.shelf().hash_of(m);
     out.push_back({{"title", m.title},
                    {"model_name", m.name},

@@ -8,9 +8,11 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
+#include "scaffolding/diffusion/pipelines/tora/trajectory.h"
 #include "scaffolding/io/file.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/server/jobs/clip_files.h"
 #include "scaffolding/server/jobs/masks.h"
 
 namespace sf::server {
@@ -34,12 +36,32 @@ constexpr std::string_view kOwnFields[] = {"prompt",
                                            "output_latents",
                                            "capture",
                                            "cache_prompt",
-                                           "guidance_mode"};
+                                           "guidance_mode",
+                                           "batch_size"};
 
 template <class T> bool set(const AnyOptions& o, const char* name, const T& value) {
   auto* field = o.find(name);
   if (field) *std::get<T*>(field->place) = value;
   return field != nullptr;
+}
+
+// Points on Tora's canvas of 256 x 256 as a trajectory in pixels of the clip. ValueError for points that are none.
+std::string on_canvas_of(const std::string& points, int64_t height, int64_t width) {
+  auto all = diffusion::parse_trajectories(points, "trajectory_points");
+  const diffusion::Canvas canvas;
+  diffusion::check_trajectories(all, canvas);
+  std::string out;
+  char text[80];
+  for (auto& trajectory : all) {
+    out += out.empty() ? "" : "; ";
+    for (auto& p : trajectory) {
+      std::snprintf(text, sizeof text, "%.17g,%.17g ", p.x * (double(width) / double(canvas.width)),
+                    p.y * (double(height) / double(canvas.height)));
+      out += text;
+    }
+    out.pop_back();
+  }
+  return out;
 }
 
 std::string bytes_of_file(const std::string& path) {
@@ -67,28 +89,12 @@ PictureRun::PictureRun(const DiffusionPipeline& loaded, const JobRequest& r, int
       pipeline_(loaded.clone()),
       options_(pipeline_->make_options()),
       guidance_(guidance_of(r, loaded)) {
+  check_kind();
   // A scheduler of its own: runs take turns.
   pipeline_->set_scheduler(samplers.make(r.sampler, *loaded.the_scheduler(), r.scheduler_options));
-  const AnyOptions& o = options_;
-  const char* who = pipeline_->name();
-  if (r.width) SF_CHECK(set(o, "width", r.width), "width: a ", who, " does not take it");
-  if (r.height) SF_CHECK(set(o, "height", r.height), "height: a ", who, " does not take it");
-  SF_CHECK(set(o, "num_inference_steps", r.steps), "steps: a ", who, " does not take it");
-  set(o, "guidance_scale", guidance_);
-  set(o, "prompt", std::vector<std::string>{diffusion::take_lora_tags(r.prompt).text});
-  if (!r.negative_prompt.empty())
-    SF_CHECK(set(o, "negative_prompt", std::vector<std::string>{r.negative_prompt}), "negative_prompt: a ", who,
-             " does not take it");
-  for (auto& [name, text] : r.options) {
-    auto* field = o.find(name);
-    // AUTOMATIC1111's clients write prompts in its syntax; a pipeline without another takes them as they are.
-    if (!field && name == "prompt_syntax" && r.api == "webui") continue;
-    SF_CHECK(field, name, ": a ", who, " does not take it");
-    diffusion::set_from_text(name, *field, text);
-  }
-  if (o.find("class_labels"))
-    SF_CHECK(o.at<std::vector<int64_t>>("class_labels").size() == 1, "class_labels: a ", who, " needs one");
+  set_options();
   if (!r.image.empty()) give_pictures(history);
+  const AnyOptions& o = options_;
   o.at<diffusion::Generators>("generator") = {make_generator()};
   o.at<diffusion::Generators>("generator")[0]->manual_seed(uint64_t(r.seed + place));
   if (r.hires) {
@@ -105,6 +111,64 @@ PictureRun::PictureRun(const DiffusionPipeline& loaded, const JobRequest& r, int
   }
 }
 
+// What a request may ask of pictures, and of clips.
+void PictureRun::check_kind() {
+  const JobRequest& r = request_;
+  const char* who = pipeline_->name();
+  const Task task = diffusion::pipeline_entry(who).its_task;
+  clip_ = diffusion::makes_clips(task);
+  SF_CHECK(task != Task::ImageToVideo || !r.image.empty(), "image: a ", who, " needs one");
+  if (!clip_) {
+    SF_CHECK(r.format.empty() || r.format == "png", "format: a ", who, " makes pictures, which are png, got '",
+             r.format, "'");
+    SF_CHECK(!r.fps, "fps: a ", who, " makes no clips");
+    return;
+  }
+  SF_CHECK(r.api == "jobs", "model: '", r.model, "' makes clips, which /api/v1/jobs gives alone");
+  SF_CHECK(!r.hires, "hires: a ", who, " does not take it");
+  check_clip_format(r.format.empty() ? kUsualClipFormat : r.format, r.fps.value_or(kUsualFps));
+}
+
+void PictureRun::set_options() {
+  const JobRequest& r = request_;
+  const AnyOptions& o = options_;
+  const char* who = pipeline_->name();
+  if (r.width) SF_CHECK(set(o, "width", r.width), "width: a ", who, " does not take it");
+  if (r.height) SF_CHECK(set(o, "height", r.height), "height: a ", who, " does not take it");
+  SF_CHECK(set(o, "num_inference_steps", r.steps), "steps: a ", who, " does not take it");
+  // Other programs' clients always send some.
+  SF_CHECK(set(o, "guidance_scale", guidance_) || !r.guidance || r.api != "jobs", "guidance_scale: a ", who,
+           " does not take it");
+  const std::string prompt = diffusion::take_lora_tags(r.prompt).text;
+  const bool takes_prompt = set(o, "prompt", std::vector<std::string>{prompt});
+  if (!r.negative_prompt.empty())
+    SF_CHECK(set(o, "negative_prompt", std::vector<std::string>{r.negative_prompt}), "negative_prompt: a ", who,
+             " does not take it");
+  for (auto& [name, text] : r.options) {
+    auto* field = o.find(name);
+    // AUTOMATIC1111's clients write prompts in its syntax; a pipeline without another takes them as they are.
+    if (!field && name == "prompt_syntax" && r.api == "webui") continue;
+    SF_CHECK(field, name, ": a ", who, " does not take it");
+    if (name != "trajectory_points") diffusion::set_from_text(name, *field, text);
+  }
+  // The pipeline would take them for names of files.
+  if (auto points = r.options.find("trajectory_points"); points != r.options.end()) {
+    const auto size = pipeline_->size(r.height, r.width);
+    std::string& all = request_.options["trajectory"];
+    const std::string text = on_canvas_of(points->second, size.height, size.width);
+    all += (all.empty() ? "" : "; ") + text;
+    request_.options.erase("trajectory_points");
+    o.at<std::vector<std::string>>("trajectory") = {all};
+  }
+  if (!o.find("class_labels")) {
+    SF_CHECK(takes_prompt || prompt.empty(), "prompt: a ", who, " does not take it");
+    return;
+  }
+  auto& labels = o.at<std::vector<int64_t>>("class_labels");
+  if (labels.empty() && !prompt.empty()) labels = pipeline_->get_label_ids({prompt});
+  SF_CHECK(labels.size() == 1, "class_labels: a ", who, " needs one");
+}
+
 void PictureRun::give_pictures(const History& history) {
   const JobRequest& r = request_;
   const AnyOptions& o = options_;
@@ -113,6 +177,12 @@ void PictureRun::give_pictures(const History& history) {
   diffusion::ImageProcessorOptions how{.vae_scale_factor = pipeline_->vae_scale_factor()};
   diffusion::PreprocessOptions size{.height = r.height, .width = r.width};
   Tensor picture = picture_of("image", bytes_of_file(history.input_path(r.image)), INT64_MAX);
+  if (clip_) {
+    const auto clip = pipeline_->size(r.height, r.width);
+    size.height = clip.height, size.width = clip.width;
+    o.at<Tensor>("image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
+    return;
+  }
   if (r.mask.empty()) {
     o.at<Tensor>("image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
     set<std::optional<int64_t>>(o, "height", std::nullopt), set<std::optional<int64_t>>(o, "width", std::nullopt);
@@ -182,6 +252,24 @@ std::vector<std::string> option_names(Task task) {
   return {names.begin(), names.end()};
 }
 
+std::string trajectories_text(const std::string& name, const json& value) {
+  std::string out;
+  auto add = [&](const json& one) {
+    if (!out.empty()) out += "; ";
+    if (one.is_string()) return void(out += one.get<std::string>());
+    SF_CHECK(one.is_array() && !one.empty(), name, ": must be texts 'x,y x,y', or lists of points [x, y]");
+    for (auto& point : one) {
+      SF_CHECK(point.is_array() && point.size() == 2 && point[0].is_number() && point[1].is_number(), name,
+               ": a point must be two numbers [x, y]");
+      out += (&point == &one.front() ? "" : " ") + point[0].dump() + "," + point[1].dump();
+    }
+  };
+  if (value.is_array()) std::for_each(value.begin(), value.end(), add);
+  else add(value);
+  diffusion::parse_trajectories(out, name);
+  return out;
+}
+
 std::string option_text(const std::string& name, const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return value.dump();
@@ -223,31 +311,13 @@ std::string parameters_text(const JobRequest& r, int64_t place, const char* sche
   return out + ", Version: scaffolding " + version();
 }
 
-PictureRun::Made PictureRun::finish(DType dtype) {
+nlohmann::ordered_json PictureRun::settings(DType dtype, int64_t height, int64_t width) const {
   const JobRequest& r = request_;
-  Made made{.latents = run_->latents};
-  const auto frames = run_->finish_frames();
-  SF_CHECK_AS(RuntimeError, frames.clips.size() == 1 && frames.clips[0].size() == 1,
-              "job: one picture was asked for, and ", int64_t(frames.clips.size()), " came");
-  made.frame = made.decoded = frames.clips[0][0].cpu();
-  Tensor picture = made.frame.permute({2, 0, 1});
-  if (original_) {
-    const diffusion::VaeImageProcessor processor;
-    Tensor mask = mask_, original = original_;
-    if (!crop_)
-      mask = processor.resize(mask, picture.size(1), picture.size(2)),
-      original = processor.resize(original, picture.size(1), picture.size(2));
-    picture = processor.apply_overlay(mask, original, picture, crop_);
-    made.frame = picture.permute({1, 2, 0});
-  }
-  // Of a hires fix the first pass's, by which it is made again.
-  const double scale = r.hires.value_or(1);
-  const auto asked =
-      r.hires ? pipeline_->size(r.height, r.width) : DiffusionPipeline::Size{picture.size(1), picture.size(2)};
-  const int64_t height = asked.height, width = asked.width, place = place_;
-  const char* scheduler = run_->scheduler->name();
-  const double guidance = guidance_;
-  nlohmann::ordered_json s{{"command", r.mask.empty() ? r.image.empty() ? "txt2img" : "img2img" : "inpaint"},
+  const char* command = clip_              ? r.image.empty() ? "txt2vid" : "img2vid"
+                        : !r.mask.empty()  ? "inpaint"
+                        : !r.image.empty() ? "img2img"
+                                           : "txt2img";
+  nlohmann::ordered_json s{{"command", command},
                            {"version", version()},
                            {"prompt", r.prompt},
                            {"negative_prompt", r.negative_prompt},
@@ -257,8 +327,8 @@ PictureRun::Made PictureRun::finish(DType dtype) {
                            {"width", width},
                            {"height", height},
                            {"steps", r.steps},
-                           {"guidance", guidance},
-                           {"seed", r.seed + place},
+                           {"guidance", guidance_},
+                           {"seed", r.seed + place_},
                            {"dtype", std::string(name(dtype))},
                            {"batch_of", 1},
                            {"place", 0}};
@@ -269,10 +339,11 @@ PictureRun::Made PictureRun::finish(DType dtype) {
   number("guidance_rescale"), number("eta"), number("clip_skip");
   if (auto it = more.find("prompt_syntax"); it != more.end()) s["prompt_syntax"] = it->second, more.erase(it);
   if (!r.vae.empty()) s["vae"] = r.vae;
-  if (!r.image.empty()) s["strength"] = r.strength;
+  if (clip_) s["fps"] = r.fps.value_or(kUsualFps);
+  else if (!r.image.empty()) s["strength"] = r.strength;
   if (!more.empty()) s["options"] = more;
   if (r.hires) {
-    s["hires"] = scale, s["hires_strength"] = r.hires_strength, s["hires_upscaler"] = r.hires_upscaler;
+    s["hires"] = *r.hires, s["hires_strength"] = r.hires_strength, s["hires_upscaler"] = r.hires_upscaler;
     if (r.hires_steps) s["hires_steps"] = *r.hires_steps;
   }
   std::vector<diffusion::CallRows> calls = calls_before_;
@@ -281,10 +352,49 @@ PictureRun::Made PictureRun::finish(DType dtype) {
     s["calls"] = json::array();  // steps, place and rows of those that were shared, and of those between
     for (auto& c : calls) s["calls"].push_back({c.steps, c.place, c.rows});
   }
+  return s;
+}
+
+PictureRun::Made PictureRun::finish(DType dtype, const std::string& scratch,
+                                    const diffusion::DecodeProgress& progress) {
+  const JobRequest& r = request_;
+  Made made{.latents = still()};
+  auto output = run_->finish_frames(progress);
+  SF_CHECK_AS(RuntimeError, output.clips.size() == 1 && !output.clips[0].empty(),
+              "job: one picture was asked for, and ", int64_t(output.clips.size()), " came");
+  Tensors& frames = output.clips[0];
+  for (Tensor& f : frames) f = f.cpu();
+  made.decoded = frames[0];
+  made.height = frames[0].size(0), made.width = frames[0].size(1), made.frames = int64_t(frames.size());
+  const auto text = [](const nlohmann::ordered_json& s) {
+    return s.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  };
+  if (clip_) {
+    const std::string format = r.format.empty() ? kUsualClipFormat : r.format;
+    const io::VideoText said{{"title", diffusion::take_lora_tags(r.prompt).text},
+                             {"comment", text(settings(dtype, made.height, made.width))}};
+    made.bytes = clip_bytes(frames, format, r.fps.value_or(kUsualFps), said, scratch);
+    made.suffix = clip_suffix(format);
+    return made;
+  }
+  Tensor picture = frames[0].permute({2, 0, 1});
+  if (original_) {
+    const diffusion::VaeImageProcessor processor;
+    Tensor mask = mask_, original = original_;
+    if (!crop_)
+      mask = processor.resize(mask, picture.size(1), picture.size(2)),
+      original = processor.resize(original, picture.size(1), picture.size(2));
+    picture = processor.apply_overlay(mask, original, picture, crop_);
+    made.height = picture.size(1), made.width = picture.size(2);
+  }
+  // Of a hires fix the first pass's, by which it is made again.
+  const auto asked = r.hires ? pipeline_->size(r.height, r.width) : DiffusionPipeline::Size{made.height, made.width};
   io::ImageWriteOptions writing;
-  writing.text = {{"parameters", parameters_text(r, place, scheduler, width, height, guidance)},
-                  {"scaffolding", s.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)}};
-  made.png = io::encode_image(picture, io::ImageFormat::PNG, writing);
+  writing.text = {
+      {"parameters", parameters_text(r, place_, run_->scheduler->name(), asked.width, asked.height, guidance_)},
+      {"scaffolding", text(settings(dtype, asked.height, asked.width))}};
+  made.bytes = io::encode_image(picture, io::ImageFormat::PNG, writing);
+  made.suffix = ".png";
   return made;
 }
 

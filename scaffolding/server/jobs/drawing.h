@@ -1,4 +1,4 @@
-// From a job's request to a run of the pipeline, and from its picture to a PNG that says how it was made. Functions
+// From a job's request to a run of the pipeline, and from its picture or clip to a file that says how it was made. Functions
 // only; the worker's thread.
 #pragma once
 #include "scaffolding/diffusion/pipelines/hires.h"
@@ -29,16 +29,22 @@ class PictureRun {
   int64_t steps() const { return steps_; }
   int64_t rows() const { return run_->rows(); }  // of its calls of the denoiser
   const Tensor& latents() const { return run_->latents; }
+  Tensor still() const { return run_->still(run_->latents); }  // [1, C, h, w]: of a clip its first frame
+  bool is_clip() const { return clip_; }
   struct Made {
-    Tensor frame;    // uint8 [H, W, 3]
-    Tensor latents;  // it was decoded from these...
-    Tensor decoded;  // ...to this, [H, W, 3] too, before it was put into another picture
-    std::string png;
+    int64_t height = 0, width = 0, frames = 1;
+    Tensor latents;             // its first frame was decoded from these...
+    Tensor decoded;             // ...to this, [H, W, 3], before it was put into another picture
+    std::string bytes, suffix;  // of the file
   };
-  Made finish(DType dtype);
+  // scratch: as clip_bytes() has it. Stopped where that is asked for meanwhile.
+  Made finish(DType dtype, const std::string& scratch, const diffusion::DecodeProgress& progress = {});
 
  private:
+  void check_kind();
+  void set_options();
   void give_pictures(const History& history);
+  nlohmann::ordered_json settings(DType dtype, int64_t height, int64_t width) const;
   Tensor filled_latents(const Tensor& image, const Tensor& mask) const;
   JobRequest request_;
   int64_t place_;
@@ -46,7 +52,7 @@ class PictureRun {
   diffusion::AnyOptions options_;
   std::optional<diffusion::Hires> hires_;
   std::unique_ptr<diffusion::Run> run_;
-  bool second_ = false;
+  bool clip_ = false, second_ = false;
   int64_t before_ = 0, steps_ = 0;
   std::vector<diffusion::CallRows> calls_before_;  // of the first pass
   double guidance_;
@@ -56,6 +62,9 @@ class PictureRun {
 
 // Options of a call that a request may set by their names as text: of all pipelines of the task.
 std::vector<std::string> option_names(diffusion::Task task);
+// Trajectories of JSON as a pipeline's text of them: a text, or a list with a text or a list of points [x, y] for each.
+// ValueError naming the field.
+std::string trajectories_text(const std::string& name, const json& value);
 // A value of JSON as text for an option. ValueError for what is none.
 std::string option_text(const std::string& name, const json& value);
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kVersion = 1;  // of the tables
+constexpr int64_t kVersion = 2;  // of the tables
 
 constexpr const char* kTables = R"(
 CREATE TABLE jobs (
@@ -33,13 +33,17 @@ CREATE INDEX jobs_by_state ON jobs (state);
 CREATE TABLE pictures (
   id TEXT PRIMARY KEY, job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE, place INTEGER NOT NULL,
   file TEXT NOT NULL, seed INTEGER NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL, bytes INTEGER NOT NULL,
-  favourite INTEGER NOT NULL DEFAULT 0, UNIQUE (job, place));
+  favourite INTEGER NOT NULL DEFAULT 0, frames INTEGER NOT NULL DEFAULT 1, UNIQUE (job, place));
 CREATE VIRTUAL TABLE words USING fts5 (prompt, content='jobs', content_rowid='rowid');
 CREATE TRIGGER words_in AFTER INSERT ON jobs BEGIN
   INSERT INTO words (rowid, prompt) VALUES (new.rowid, new.prompt); END;
 CREATE TRIGGER words_out AFTER DELETE ON jobs BEGIN
   INSERT INTO words (words, rowid, prompt) VALUES ('delete', old.rowid, old.prompt); END;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
+)";
+constexpr const char* kFromVersion1 = R"(
+ALTER TABLE pictures ADD COLUMN frames INTEGER NOT NULL DEFAULT 1;
+PRAGMA user_version = 2;
 )";
 
 constexpr const char* kColumns =
@@ -48,7 +52,7 @@ constexpr const char* kColumns =
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-Picture read_picture(Statement& row) {  // id, file, place, seed, width, height, bytes, favourite
+Picture read_picture(Statement& row) {  // by kPictureColumns
   return {.id = row.text(0),
           .file = row.text(1),
           .place = row.whole(2),
@@ -56,11 +60,12 @@ Picture read_picture(Statement& row) {  // id, file, place, seed, width, height,
           .width = row.whole(4),
           .height = row.whole(5),
           .bytes = row.whole(6),
+          .frames = row.whole(8),
           .favourite = row.whole(7) != 0};
 }
 constexpr const char* kPictureColumns =
     "pictures.id, pictures.file, pictures.place, pictures.seed, pictures.width, pictures.height, pictures.bytes, "
-    "pictures.favourite";
+    "pictures.favourite, pictures.frames";
 
 // Words as FTS5 takes them, each in quotes: what a stranger writes is no expression.
 std::string quoted_words(const std::string& text) {
@@ -95,9 +100,9 @@ History::History(const std::string& folder) : folder_(folder) {
     const int64_t found = version.whole(0);
     SF_CHECK_AS(RuntimeError, found <= kVersion, "--data: '", folder, "' was written by a later version");
     version.run();
-    if (found == 0) {
+    if (found < kVersion) {
       Database::Transaction all(*db_);
-      db_->execute(kTables);
+      db_->execute(found == 0 ? kTables : kFromVersion1);
       all.commit();
     }
   } catch (...) {
@@ -161,17 +166,18 @@ void History::set_priority(const std::string& id, Priority priority) {
   db_->prepare("UPDATE jobs SET priority = ? WHERE id = ?").bind(1, int64_t(priority)).bind(2, id).run();
 }
 
-Picture History::add_picture(const JobRecord& job, Picture picture, const std::string& bytes) {
+Picture History::add_picture(const JobRecord& job, Picture picture, const std::string& bytes,
+                             const std::string& suffix) {
   picture.id = job.id + "-" + std::to_string(picture.place);
-  picture.file = picture.id + ".png";
+  picture.file = picture.id + suffix;
   picture.bytes = int64_t(bytes.size());
   io::ReplacingFile file(folder_ + "/pictures/" + picture.file);
   file.write(bytes.data(), bytes.size());
   file.commit();
   std::lock_guard lock(mutex_);
-  Statement in = db_->prepare("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)");
+  Statement in = db_->prepare("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)");
   in.bind(1, picture.id).bind(2, job.id).bind(3, picture.place).bind(4, picture.file).bind(5, picture.seed);
-  in.bind(6, picture.width).bind(7, picture.height).bind(8, picture.bytes).run();
+  in.bind(6, picture.width).bind(7, picture.height).bind(8, picture.bytes).bind(9, picture.frames).run();
   return picture;
 }
 
@@ -245,7 +251,7 @@ std::optional<History::Found> History::find_picture(const std::string& id) const
                              ", jobs.client, jobs.id FROM pictures JOIN jobs ON jobs.id = pictures.job WHERE "
                              "pictures.id = ?");
   if (!s.bind(1, id).step()) return {};
-  return Found{read_picture(s), s.text(8), s.text(9)};
+  return Found{read_picture(s), s.text(9), s.text(10)};
 }
 
 void History::set_favourite(const std::string& id, bool favourite) {

@@ -40,7 +40,12 @@ class History {
   void set_priority(const std::string& id, Priority priority);
 
   // Written beside, renamed, then recorded: afterwards it is there for good.
-  Picture add_picture(const JobRecord& job, Picture picture, const std::string& bytes);
+  Picture add_picture(const JobRecord& job, Picture picture, const std::string& bytes,
+                      const std::string& suffix = ".png");
+  // Where a file may be for a while, without its suffix: after a crash it is removed.
+  std::string scratch_path(const JobRecord& job, int64_t place) const {
+    return folder_ + "/pictures/" + job.id + "-" + std::to_string(place) + ".part";
+  }
   // The bytes of a picture that a job begins with; "image" or "mask". Before the job is added.
   std::string add_input(const std::string& job, const char* what, std::string_view bytes);
   std::string input_path(const std::string& file) const { return folder_ + "/inputs/" + file; }

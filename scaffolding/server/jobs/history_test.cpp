@@ -42,6 +42,36 @@ TEST_F(HistoryTest, WhatWasAddedIsThereAgain) {
   EXPECT_EQ(h.secret(), h.secret());
 }
 
+TEST_F(HistoryTest, ClipsKeepTheirFrames) {
+  const JobRecord j = job("a");
+  {
+    History h(path("d"));
+    h.add(j);
+    h.add_picture(j, {.place = 0, .seed = 7, .width = 8, .height = 4, .frames = 9}, "bytes", ".webp");
+  }
+  const auto pictures = History(path("d")).find(j.id)->pictures;
+  ASSERT_EQ(pictures.size(), 1u);
+  EXPECT_EQ(pictures[0].frames, 9);
+  EXPECT_EQ(pictures[0].file, j.id + "-0.webp");
+}
+
+TEST_F(HistoryTest, AFolderOfTheFirstVersionIsTakenOver) {
+  const JobRecord j = job("a");
+  {
+    History h(path("d"));
+    h.add(j);
+    h.add_picture(j, {.place = 0, .seed = 7, .width = 8, .height = 4}, "bytes");
+  }
+  Database(path("d/history.sqlite")).execute("ALTER TABLE pictures DROP COLUMN frames; PRAGMA user_version = 1;");
+  for (int again = 0; again < 2; ++again) {
+    const auto pictures = History(path("d")).find(j.id)->pictures;
+    ASSERT_EQ(pictures.size(), 1u);
+    EXPECT_EQ(pictures[0].frames, 1);
+  }
+  Database(path("d/history.sqlite")).execute("PRAGMA user_version = 3;");
+  SF_EXPECT_ERROR(RuntimeError, "later version", History(path("d")));
+}
+
 TEST_F(HistoryTest, AKeyMakesOneJob) {
   History h(path("d"));
   const JobRecord first = job("a", "anna", "k");

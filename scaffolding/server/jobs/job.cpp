@@ -59,6 +59,8 @@ json to_json(const JobRequest& r) {
     out["hires"] = *r.hires, out["hires_strength"] = r.hires_strength, out["hires_upscaler"] = r.hires_upscaler;
     put(out, "hires_steps", r.hires_steps);
   }
+  if (!r.format.empty()) out["format"] = r.format;
+  put(out, "fps", r.fps);
   put(out, "width", r.width), put(out, "height", r.height), put(out, "guidance", r.guidance);
   json loras = json::array();
   for (auto& l : r.loras)
@@ -86,7 +88,8 @@ JobRequest request_of(const json& in) {
   r.mask_blur = in.value("mask_blur", int64_t(0)), r.mask_fill = MaskFill(std::clamp(in.value("mask_fill", 1), 0, 3));
   r.hires_strength = in.value("hires_strength", r.hires_strength);
   r.hires_upscaler = in.value("hires_upscaler", r.hires_upscaler);
-  r.vae = in.value("vae", "");
+  r.vae = in.value("vae", ""), r.format = in.value("format", "");
+  take(in, "fps", r.fps);
   take(in, "mask_padding", r.mask_padding), take(in, "hires", r.hires), take(in, "hires_steps", r.hires_steps);
   take(in, "width", r.width), take(in, "height", r.height), take(in, "guidance", r.guidance);
   for (auto& l : in.at("loras"))

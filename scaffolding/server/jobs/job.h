@@ -51,6 +51,8 @@ struct JobRequest {
   double hires_strength = 0.7;
   std::optional<int64_t> hires_steps;     // absent: as many as steps
   std::string hires_upscaler = "latent";  // "bicubic", "lanczos"
+  std::string format;                     // of clips: a name of clip_files.h; "": the usual one
+  std::optional<double> fps;              // of clips, frames a second; absent: the usual
   std::string api = "jobs";               // that it came by: "jobs", "openai", "webui"
 };
 json to_json(const JobRequest& request);
@@ -60,6 +62,7 @@ struct Picture {
   std::string id;    // of its job, and its place
   std::string file;  // its name in the history's pictures
   int64_t place = 0, seed = 0, width = 0, height = 0, bytes = 0;
+  int64_t frames = 1;  // of a clip more than one
   bool favourite = false;
 };
 

@@ -138,7 +138,7 @@ std::optional<JobView> Jobs::find(const std::string& id) const {
     std::lock_guard lock(mutex_);
     if (LivePointer job = live(id)) {
       JobView view{.record = job->record, .step = job->step, .steps = job->steps, .place = job->place};
-      view.made = job->made;
+      view.made = job->made, view.decoded = job->decoded;
       view.queue_place = queue_.place_of(id, seconds_now());
       view.preview = job->preview;
       if (job->steps && job->step_seconds > 0)
@@ -195,8 +195,9 @@ void Jobs::subscribe(const std::string& id, uint64_t after, std::function<bool(c
 void Jobs::tell(Live& job, const char* name, json data, std::shared_ptr<const std::string> preview) {
   JobEvent event{++job.event_ids, name, std::move(data), std::move(preview)};
   std::erase_if(job.subscribers, [&](auto& to) { return !to(event); });
-  // Of steps the last is enough to go on from.
-  if (event.name == "step") std::erase_if(job.events, [](const JobEvent& e) { return e.name == "step"; });
+  // Of steps the last is enough to go on from, and of parts that were decoded.
+  if (event.name == "step" || event.name == "decode")
+    std::erase_if(job.events, [&](const JobEvent& e) { return e.name == event.name; });
   job.events.push_back(std::move(event));
   if (job.events.size() > kKeptEvents) job.events.pop_front();
 }

@@ -33,7 +33,7 @@ struct JobSettings {
 // What is told of a job while it goes on; ids count up from 1 for each job.
 struct JobEvent {
   uint64_t id = 0;
-  std::string name;  // "queued", "started", "step", "picture", "done", "failed", "cancelled"
+  std::string name;  // "queued", "started", "step", "decode", "picture", "done", "failed", "cancelled"
   json data;
   std::shared_ptr<const std::string> preview;  // of a step, a PNG; null: none
 };
@@ -42,6 +42,7 @@ struct JobView {
   JobRecord record;
   int64_t step = 0, steps = 0, place = 0;      // of the first picture that is being made, and which one it is
   double made = 0;                             // pictures, with the parts of those that are being made
+  double decoded = 0;                          // of a clip's frames, the share that is there
   std::optional<size_t> queue_place;           // how many go before it
   double seconds_left = -1;                    // as the steps so far took; below 0: not known
   std::shared_ptr<const std::string> preview;  // a PNG; null: none
@@ -119,6 +120,7 @@ class Jobs {
   void forget_old();
   void fail_overdue(double now);
   void drop_ended(double now);
+  bool is_unwanted(const Active& active) const;
 
   History& history_;
   ModelShelf& shelf_;

@@ -9,7 +9,7 @@ namespace sf::server {
 struct Jobs::Live {
   JobRecord record;
   int64_t step = 0, steps = 0, place = 0;
-  double made = 0;
+  double made = 0, decoded = 0;
   double step_seconds = 0;  // of all its pictures' next step, on average of the last ones
   std::shared_ptr<const std::string> preview;
   std::deque<JobEvent> events;

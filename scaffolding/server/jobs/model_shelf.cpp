@@ -53,6 +53,11 @@ std::string text_of(const std::vector<diffusion::LoraTag>& loras) {
 
 }  // namespace
 
+bool ShelfModel::makes_clips() const {
+  const auto* entry = diffusion::find_pipeline(class_name);
+  return entry && diffusion::makes_clips(entry->its_task);
+}
+
 ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)), hashes_(settings_.hashes) {
   if (settings_.budget == 0) settings_.budget = free_host_memory().free / 4 * 3;
   std::error_code error;
@@ -61,7 +66,11 @@ ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)),
     SF_CHECK(fs::is_directory(f, error), "--lora-dir: there is no folder '", f, "'");
   refresh();
   if (!settings_.default_model.empty()) settings_.default_model = find(settings_.default_model).name;
-  else if (!models_.empty()) settings_.default_model = models_.front().name;
+  else if (!models_.empty()) {
+    // What clients of other programs' APIs can have, where there is any.
+    auto first = std::find_if(models_.begin(), models_.end(), [](const ShelfModel& m) { return !m.makes_clips(); });
+    settings_.default_model = (first == models_.end() ? models_.begin() : first)->name;
+  }
   SF_CHECK(!models_.empty(), "serve: there is no model; --models names folders with some");
 }
 
@@ -69,6 +78,7 @@ void ModelShelf::refresh() {
   std::vector<ShelfModel> found;
   std::set<std::string> names;
   std::vector<ShelfModel> upscalers, vaes;
+  std::vector<std::pair<std::string, std::string>> refused;
   auto file = [](std::vector<ShelfModel>& all, const io::LocalModel& m) {
     std::string name = io::short_name(m);
     while (std::any_of(all.begin(), all.end(), [&](auto& other) { return lower(other.name) == lower(name); }))
@@ -80,11 +90,10 @@ void ModelShelf::refresh() {
     ShelfModel m{.name = name, .path = path, .title = is_file ? fs::path(path).filename().string() : name};
     if (!is_file) {
       try {
-        m.class_name = diffusion::read_pipeline_index(path).class_name;
-        const auto* entry = diffusion::find_pipeline(m.class_name);
-        if (!entry || diffusion::makes_clips(entry->its_task)) return;  // of clips this server has no answer yet
-      } catch (const sf::Error&) {
-        return;  // another program's folder
+        m.class_name = diffusion::plan_pipeline(path).entry->name;
+      } catch (const sf::Error& e) {
+        refused.emplace_back(name, e.what());
+        return;
       }
     }
     m.bytes = bytes_of(path);
@@ -110,13 +119,18 @@ void ModelShelf::refresh() {
   hashes_.compute(files);
   std::lock_guard lock(mutex_);
   models_ = std::move(found);
-  upscalers_ = std::move(upscalers), vaes_ = std::move(vaes);
+  upscalers_ = std::move(upscalers), vaes_ = std::move(vaes), refused_ = std::move(refused);
   loras_ = std::move(loras);
 }
 
 std::vector<ShelfModel> ModelShelf::models() const {
   std::lock_guard lock(mutex_);
   return models_;
+}
+
+std::vector<std::pair<std::string, std::string>> ModelShelf::refused() const {
+  std::lock_guard lock(mutex_);
+  return refused_;
 }
 
 std::string ModelShelf::default_model() const {
@@ -135,6 +149,7 @@ ShelfModel ModelShelf::find(const std::string& name) const {
     if (wanted == lower(m.name) || wanted == lower(m.title) || (!file.empty() && m.path == file)) return m;
     names.push_back(m.name);
   }
+  for (auto& [other, why] : refused_) SF_CHECK(wanted != lower(other), "model: '", other, "' cannot be served: ", why);
   const std::string near = nn::closest(name, names);
   fail("model: there is no '", printable(name.substr(0, 100)), "' here",
        near.empty() ? "; the list of models has their names" : "; did you mean '" + near + "'?");
@@ -295,6 +310,12 @@ std::shared_ptr<DiffusionPipeline> ModelShelf::load(const std::string& name, dif
   auto& of_task = l.tasks[{task, ""}];
   if (!of_task) {
     const auto& own = diffusion::pipeline_entry(l.pipeline->name());
+    // Of a single file it is only known now that it makes clips.
+    if (diffusion::makes_clips(own.its_task)) {
+      if (task == diffusion::Task::TextToImage) task = diffusion::Task::TextToVideo;
+      if (task == diffusion::Task::ImageToImage) task = diffusion::Task::ImageToVideo;
+      if (own.its_task == diffusion::Task::ImageToVideo) task = own.its_task;  // which asks for its picture
+    }
     const auto* entry = own.its_task == task ? &own : diffusion::find_pipeline(own.family_name, task);
     // A model of classes makes pictures of them, whatever it is asked by.
     if (!entry && task == diffusion::Task::TextToImage) entry = &own;

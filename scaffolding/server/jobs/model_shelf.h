@@ -19,6 +19,7 @@ struct ShelfModel {
   std::string title;       // as AUTOMATIC1111's clients show it: the file's name with its suffix
   std::string class_name;  // of the pipeline; "" of a single file that was not loaded yet
   uint64_t bytes = 0;      // of its files
+  bool makes_clips() const;
 };
 
 struct ShelfSettings {
@@ -37,6 +38,8 @@ class ModelShelf {
 
   void refresh();  // looks through the folders again
   std::vector<ShelfModel> models() const;
+  // Pipelines of the folders that cannot be served, by name, and why.
+  std::vector<std::pair<std::string, std::string>> refused() const;
   std::string default_model() const;
   // By name, title or file name, whatever the case, or the first digits of its hash, in AUTOMATIC1111's brackets behind
   // a title or not. ValueError naming the nearest for one that is not here.
@@ -87,6 +90,7 @@ class ModelShelf {
   mutable std::mutex mutex_;
   FileHashes hashes_;
   std::vector<ShelfModel> models_, upscalers_, vaes_;
+  std::vector<std::pair<std::string, std::string>> refused_;
   std::unique_ptr<models::LoraFolders> loras_;
   std::vector<Loaded> loaded_;
   uint64_t uses_ = 0;

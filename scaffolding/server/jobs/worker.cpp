@@ -6,6 +6,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/out_of_memory.h"
+#include "scaffolding/core/stopping.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
@@ -29,9 +30,12 @@ std::vector<diffusion::LoraTag> loras_of(const JobRequest& r) {
 
 // By which jobs are put together before their runs are there to be compared.
 std::string size_of(const JobRequest& r, const diffusion::DiffusionPipeline& pipeline) {
-  if (!r.image.empty() && !(r.width && r.height)) return "the picture's";
+  const bool clip = diffusion::makes_clips(diffusion::pipeline_entry(pipeline.name()).its_task);
+  if (!clip && !r.image.empty() && !(r.width && r.height)) return "the picture's";
   const auto size = pipeline.size(r.height, r.width);
-  return std::to_string(size.width) + "x" + std::to_string(size.height);
+  const auto frames = r.options.find("num_frames");
+  return std::to_string(size.width) + "x" + std::to_string(size.height) +
+         (frames == r.options.end() ? "" : "x" + frames->second);
 }
 
 }  // namespace
@@ -240,6 +244,7 @@ void Jobs::told_step(Active& a, Seat& seat, double seconds, size_t together) {
   std::lock_guard lock(mutex_);
   Live& job = *a.job;
   const Seat& first = a.seats.front();
+  job.decoded = 0;
   job.place = first.place, job.step = first.run->at(), job.steps = first.run->steps();
   job.made = double(job.record.pictures.size());
   for (auto& s : a.seats) job.made += double(s.run->at()) / double(std::max<int64_t>(1, s.run->steps()));
@@ -261,7 +266,7 @@ std::shared_ptr<const std::string> Jobs::preview_of(const Active& a, const Seat&
     std::lock_guard lock(mutex_);
     if (a.job->preview && !a.job->wants_previews) return nullptr;
   }
-  const auto picture = at->second->picture(seat.run->latents());
+  const auto picture = at->second->picture(seat.run->still());
   if (!picture) return nullptr;
   auto png = std::make_shared<const std::string>(io::encode_image(*picture, io::ImageFormat::PNG, {.compression = 1}));
   previewed_ = clock_seconds(), preview_took_ = previewed_ - begin;
@@ -273,15 +278,18 @@ void Jobs::learn_colours(const Active& a, const Seat& seat) {
   auto& colours = colours_[a.job->record.request.model];
   if (colours || !settings_.previews) return;
   colours = std::make_shared<LatentColours>();
-  const Tensor& like = seat.run->latents();
-  if (like.ndim() != 4 || !seat.pipeline->the_autoencoder()) return;
   autograd::NoGrad no_grad;
+  const Tensor like = seat.run->still();
+  const bool clip = seat.run->is_clip();
+  if (like.ndim() != 4 || (clip && seat.run->latents().size(2) != like.size(1))) return;
   auto generator = make_generator();
   generator->manual_seed(0);
   const Tensor noise = diffusion::randn_tensor({1, like.size(1), 4, 4}, {generator});
   const int64_t c = like.size(1);
   const Tensor latents = noise.reshape({1, c, 4, 1, 4, 1}).expand({1, c, 4, 2, 4, 2}).reshape({1, c, 8, 8});
-  const Tensor values = seat.pipeline->decoded(latents.to(like.dtype()).to(like.device()));
+  const Tensor given = latents.to(like.dtype()).to(like.device());
+  Tensor values = seat.pipeline->decoded(clip ? given.unsqueeze(1) : given);
+  if (clip && values.ndim() == 5) values = values.select(2, 0);
   if (values.ndim() != 4) return;
   const Tensor images = clamp(values.to(kFloat32) * 0.5 + 0.5, 0.0, 1.0);
   colours->learn(latents, diffusion::VaeImageProcessor::frames(images).select(0, 0));
@@ -289,13 +297,22 @@ void Jobs::learn_colours(const Active& a, const Seat& seat) {
 
 void Jobs::finish_picture(Active& a, std::list<Seat>::iterator seat) {
   const JobRecord& record = a.job->record;
-  const PictureRun::Made made = seat->run->finish(shelf_.dtype());
+  const PictureRun::Made made = [&] {
+    const StopWhen stop([&] { return is_unwanted(a); });
+    return seat->run->finish(shelf_.dtype(), history_.scratch_path(record, seat->place), [&](double done) {
+      std::lock_guard lock(mutex_);
+      if (!seat->run->is_clip()) return;
+      a.job->decoded = done;
+      tell(*a.job, "decode", {{"picture", seat->place}, {"done", done}});
+    });
+  }();
   if (settings_.previews) colours_[record.request.model]->learn(made.latents, made.decoded);
   Picture picture{.place = seat->place,
                   .seed = record.request.seed + seat->place,
-                  .width = made.frame.size(1),
-                  .height = made.frame.size(0)};
-  picture = history_.add_picture(record, picture, made.png);
+                  .width = made.width,
+                  .height = made.height,
+                  .frames = made.frames};
+  picture = history_.add_picture(record, picture, made.bytes, made.suffix);
   metrics_.count_picture();
   a.seats.erase(seat);
   std::lock_guard lock(mutex_);
@@ -308,7 +325,8 @@ void Jobs::finish_picture(Active& a, std::list<Seat>::iterator seat) {
         {"picture", picture.place},
         {"seed", picture.seed},
         {"width", picture.width},
-        {"height", picture.height}});
+        {"height", picture.height},
+        {"frames", picture.frames}});
 }
 
 // One thing of the group: a picture finished, begun, or a step of some.
@@ -320,6 +338,8 @@ void Jobs::turn(Group& g) {
       if (!seat->run->done()) continue;
       try {
         finish_picture(a, seat);
+      } catch (const Stopped&) {
+        return;  // whoever did not want it any more says what became of it
       } catch (const std::exception& e) {
         return end(g, a, JobState::Failed, e.what());
       }
@@ -327,7 +347,9 @@ void Jobs::turn(Group& g) {
     }
   if (Active* a = next_to_begin(g, g.seats())) {
     try {
+      const StopWhen stop([&] { return is_unwanted(*a); });
       begin_picture(g, *a);
+    } catch (const Stopped&) {
     } catch (const std::exception& e) {
       end(g, *a, JobState::Failed, e.what());
     }
@@ -360,6 +382,14 @@ void Jobs::fail_overdue(double now) {
         overdue.push_back(job);
   }
   for (auto& job : overdue) finish(job, JobState::Failed, "the job waited for longer than this server lets it");
+}
+
+// What it does is not asked for any more: between the tiles and chunks that an autoencoder decodes.
+bool Jobs::is_unwanted(const Active& a) const {
+  const double now = seconds_now();
+  std::lock_guard lock(mutex_);
+  return stop_now_ || (stopping_ && now > stop_at_) || a.job->cancelled ||
+         now - a.job->record.started > settings_.most_running;
 }
 
 // Of what runs and of what was overtaken: cancelled ones, and those that took too long.
