@@ -21,7 +21,7 @@ namespace {
 
 struct ServeOptions {
   server::ServerSettings settings;
-  std::string tokens, new_token, dtype = "float32", device = "cpu", memory;
+  std::string tokens, new_token, dtype = "float32", device = "cpu", memory, gpu_memory;
   bool admin = false, no_previews = false;
   double drain = 30, body_mb = 64, bodies_mb = 512, keep_gb = 0;
   int64_t most_jobs = 1000, most_together = 8;
@@ -63,6 +63,10 @@ void serve(ServeOptions o) {
   s.shelf.dtype = dtype_of("--dtype", o.dtype);
   s.shelf.device = Device(o.device);
   if (!o.memory.empty()) s.shelf.budget = uint64_t(diffusion::bytes_of("--max-ram", o.memory));
+  if (!o.gpu_memory.empty()) {
+    SF_CHECK(s.shelf.device.is_cuda(), "--max-vram: is of a GPU, and --device is ", o.device);
+    s.shelf.gpu_budget = uint64_t(diffusion::bytes_of("--max-vram", o.gpu_memory));
+  }
   s.http.body_bytes = size_t(o.body_mb * (1 << 20)), s.http.bodies_bytes = size_t(o.bodies_mb * (1 << 20));
   s.jobs.queue.jobs = size_t(o.most_jobs);
   s.jobs.most_together = size_t(o.most_together);
@@ -105,6 +109,8 @@ void add_serve(CLI::App& program) {
   c->add_option("--max-ram", o->memory,
                 "Memory for the weights of models, as 6 or 5.5GiB; without it, three quarters "
                 "of what is free");
+  c->add_option("--max-vram", o->gpu_memory,
+                "The same of the GPU's memory; models that have no room there wait in the host's");
   c->add_option("--max-batch", o->most_together,
                 "Pictures at a time, of one model and size, where that is quicker; 1: one after the other")
       ->capture_default_str()

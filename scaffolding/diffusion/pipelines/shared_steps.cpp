@@ -60,13 +60,15 @@ bool SharedSteps::fit(const Run& a, const Run& b) {
 
 std::vector<std::exception_ptr> SharedSteps::step(const std::vector<Run*>& runs) {
   SF_CHECK(!runs.empty(), "shared steps: there is no run");
+  if (runs.size() == 1) {  // which may be one that fits no other: its guidance takes two calls
+    runs[0]->step();
+    return {nullptr};
+  }
   for (Run* run : runs)
     SF_CHECK(fit(*runs[0], *run), "shared steps: the runs must be of one denoiser and alike in what it is told");
   int64_t rows = 0;
   for (Run* run : runs) rows += run->rows();
-  if (runs.size() > 1) return call(runs, 0, rows);
-  runs[0]->step();
-  return {nullptr};
+  return call(runs, 0, rows);
 }
 
 void SharedSteps::step_beside(Run& run, int64_t place, int64_t rows) {

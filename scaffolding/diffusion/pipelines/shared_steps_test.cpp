@@ -93,6 +93,16 @@ TEST(SharedSteps, TakeOnlyRunsThatFit) {
   EXPECT_THROW(SharedSteps().step({c.get(), b.get()}), ValueError);
 }
 
+TEST(SharedSteps, TakeOneAloneThatFitsNoOther) {
+  const auto pipe = tiny();
+  auto run = begun(pipe, 2, 5);
+  run->guidance.mode = GuidanceMode::Sequential;  // as a run does by itself where memory did not suffice
+  EXPECT_FALSE(SharedSteps::fit(*run, *run));
+  SharedSteps shared;
+  while (!run->done()) EXPECT_FALSE(shared.step({run.get()})[0]);
+  EXPECT_LT(furthest(run->finish().images, alone(pipe, 2, 5, "DDIMScheduler", 1)), 1e-3);
+}
+
 TEST(SharedSteps, LeaveTheOthersWhereOneFails) {
   const auto pipe = tiny();
   auto a = begun(pipe, 3, 7.5), b = begun(pipe, 3, 7.5, "DDIMScheduler", 2);

@@ -289,6 +289,10 @@ void add_job_routes(Router& router, Context& c) {
   router.add("GET", "/api/v1/models", "The models that jobs may name", [&c](Call&, const Answer& a) {
     json models = json::array();
     const auto resident = c.jobs.shelf().resident();
+    auto where = [&](const std::string& name) {
+      const auto at = std::find_if(resident.begin(), resident.end(), [&](auto& r) { return r.name == name; });
+      return at == resident.end() ? json() : json(at->device.str());
+    };
     for (auto& m : c.jobs.shelf().models())
       models.push_back({{"name", m.name},
                         {"title", m.title},
@@ -296,7 +300,8 @@ void add_job_routes(Router& router, Context& c) {
                         {"makes_clips", m.class_name.empty() ? json() : json(m.makes_clips())},
                         {"bytes", m.bytes},
                         {"default", m.name == c.jobs.shelf().default_model()},
-                        {"in_memory", std::find(resident.begin(), resident.end(), m.name) != resident.end()}});
+                        {"in_memory", !where(m.name).is_null()},
+                        {"device", where(m.name)}});
     json refused = json::object();
     for (auto& [name, why] : c.jobs.shelf().refused()) refused[name] = why;
     a->respond(json_response({{"models", models},

@@ -99,6 +99,7 @@ class Jobs {
   using LivePointer = std::shared_ptr<Live>;
   void work();
   bool may_join(const Group& group, const JobRecord& record) const;  // with the mutex
+  std::set<std::string> models_in_use() const;
   bool is_at_hand(const std::string& model);
   void load_beside(const std::string& model, bool now);
   void take_loaded();
@@ -107,6 +108,7 @@ class Jobs {
   Active* next_to_begin(Group& group, size_t seats);
   void begin_picture(Group& group, Active& active);
   void step(Group& group);
+  void set_most(Group& group, size_t pictures);
   void told_step(Active& active, Seat& seat, double seconds, size_t together);
   std::shared_ptr<const std::string> preview_of(const Active& active, const Seat& seat);
   void learn_colours(const Active& active, const Seat& seat);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/out_of_memory.h"
@@ -60,6 +61,8 @@ bool ShelfModel::makes_clips() const {
 
 ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)), hashes_(settings_.hashes) {
   if (settings_.budget == 0) settings_.budget = free_host_memory().free / 4 * 3;
+  if (settings_.gpu_budget == 0 && settings_.device.is_cuda())
+    settings_.gpu_budget = free_device_memory(settings_.device) / 4 * 3;
   std::error_code error;
   for (auto& f : settings_.folders) SF_CHECK(fs::is_directory(f, error), "--models: there is no folder '", f, "'");
   for (auto& f : settings_.lora_folders)
@@ -218,31 +221,64 @@ bool ModelShelf::is_loaded(const std::string& name) const {
   return std::any_of(loaded_.begin(), loaded_.end(), [&](const Loaded& l) { return l.name == name; });
 }
 
-bool ModelShelf::unload_oldest(const std::set<std::string>& but) {
+uint64_t ModelShelf::budget(Device device) const { return device.is_cuda() ? settings_.gpu_budget : settings_.budget; }
+
+// Between runs: nobody uses its networks.
+void ModelShelf::move(Loaded& l, Device device) {
+  std::erase_if(l.tasks, [](auto& task) { return !task.first.second.empty(); });  // another autoencoder is read again
+  l.pipeline->to({.device = device});
+  for (auto& [component, model] : diffusion::adapted_models(*l.pipeline))
+    if (model->has_adapters()) model->adapters().refresh();
+  set_device(l, device);
+}
+
+void ModelShelf::set_device(Loaded& l, Device device) {
   std::lock_guard lock(mutex_);
+  l.device = device;
+}
+
+// What leaves a GPU stays in the host's memory, where that has room for it.
+bool ModelShelf::take_from(Device device, const std::set<std::string>& but) {
   auto oldest = loaded_.end();
   for (auto at = loaded_.begin(); at != loaded_.end(); ++at)
-    if (!but.count(at->name) && (oldest == loaded_.end() || at->used < oldest->used)) oldest = at;
+    if (at->device == device && !but.count(at->name) && (oldest == loaded_.end() || at->used < oldest->used))
+      oldest = at;
   if (oldest == loaded_.end()) return false;
-  loaded_.erase(oldest);
+  const std::string name = oldest->name;
+  if (device.is_cuda() && make_room(Device(), oldest->bytes, but)) {
+    Loaded& l = *loaded(name);  // room may have been made before it in the list
+    try {
+      move(l, Device());
+      accelerator(device).empty_cache(device.index);
+      return true;
+    } catch (const OutOfMemory&) {}
+  }
+  std::lock_guard lock(mutex_);
+  std::erase_if(loaded_, [&](const Loaded& l) { return l.name == name; });
   return true;
 }
 
+bool ModelShelf::make_room(Device device, uint64_t bytes, const std::set<std::string>& in_use) {
+  while (resident_bytes(device) + bytes > budget(device))
+    if (!take_from(device, in_use)) return false;
+  return true;
+}
+
+bool ModelShelf::unload_oldest(const std::set<std::string>& but) { return take_from(settings_.device, but); }
+
 void ModelShelf::unload_all() {
-  while (unload_oldest()) {}
+  std::lock_guard lock(mutex_);
+  loaded_.clear();
 }
 
 bool ModelShelf::make_room_for(const std::string& name, const std::set<std::string>& in_use) {
-  const uint64_t bytes = find(name).bytes;
-  while (resident_bytes() + bytes > settings_.budget)
-    if (!unload_oldest(in_use)) return false;
-  return true;
+  return make_room(settings_.device, find(name).bytes, in_use);
 }
 
-std::vector<std::string> ModelShelf::resident() const {
+std::vector<ModelShelf::Resident> ModelShelf::resident() const {
   std::lock_guard lock(mutex_);
-  std::vector<std::string> out;
-  for (auto& l : loaded_) out.push_back(l.name);
+  std::vector<Resident> out;
+  for (auto& l : loaded_) out.push_back({l.name, l.device, l.bytes});
   return out;
 }
 
@@ -250,6 +286,13 @@ uint64_t ModelShelf::resident_bytes() const {
   std::lock_guard lock(mutex_);
   uint64_t sum = 0;
   for (auto& l : loaded_) sum += l.bytes;
+  return sum;
+}
+
+uint64_t ModelShelf::resident_bytes(Device device) const {
+  std::lock_guard lock(mutex_);
+  uint64_t sum = 0;
+  for (auto& l : loaded_) sum += l.device == device ? l.bytes : 0;
   return sum;
 }
 
@@ -273,22 +316,47 @@ std::shared_ptr<DiffusionPipeline> ModelShelf::read(const std::string& name) con
 void ModelShelf::put(const std::string& name, std::shared_ptr<DiffusionPipeline> pipeline) {
   std::lock_guard lock(mutex_);
   if (loaded(name)) return;
-  loaded_.push_back({.name = name, .pipeline = pipeline, .tasks = {}, .loras = "", .bytes = weight_bytes(*pipeline)});
+  loaded_.push_back({.name = name,
+                     .pipeline = pipeline,
+                     .tasks = {},
+                     .loras = "",
+                     .device = settings_.device,
+                     .bytes = weight_bytes(*pipeline)});
   loaded_.back().used = ++uses_;
   for (auto& m : models_)
     if (m.name == name) m.class_name = pipeline->name();
 }
 
 std::shared_ptr<DiffusionPipeline> ModelShelf::load(const std::string& name, diffusion::Task task,
-                                                    const std::string& vae) {
-  if (!loaded(name)) {
-    make_room_for(name, {});
+                                                    const std::string& vae, const std::set<std::string>& in_use) {
+  std::set<std::string> stay = in_use;
+  stay.insert(name);
+  const Device device = settings_.device;
+  if (Loaded* there = loaded(name); there && there->device != device) {
+    const Device from = there->device;
+    set_device(*there, device);  // its place there is free for what leaves
+    try {
+      make_room(device, 0, stay);
+      while (true) {
+        try {
+          move(*loaded(name), device);
+          break;
+        } catch (const OutOfMemory&) {
+          if (!take_from(device, stay)) throw;
+        }
+      }
+    } catch (...) {
+      move(*loaded(name), from);
+      throw;
+    }
+  } else if (!there) {
+    make_room_for(name, stay);
     for (;;) {
       try {
         put(name, read(name));
         break;
       } catch (const OutOfMemory&) {
-        if (!unload_oldest()) throw;
+        if (!take_from(device, stay)) throw;
       }
     }
   }
@@ -301,7 +369,7 @@ std::shared_ptr<DiffusionPipeline> ModelShelf::load(const std::string& name, dif
         std::lock_guard lock(mutex_);
         path = named("vae", vaes_, vae).path;
       }
-      const auto made = load(name, task)->clone();
+      const auto made = load(name, task, "", in_use)->clone();
       diffusion::replace_vae(*made, path, {.dtype = settings_.dtype, .device = settings_.device});
       l.tasks[{task, vae}] = made;
     }

@@ -1,6 +1,6 @@
-// The models that the server offers, by name, and those of them that are in memory: several within a budget, the one
-// that was used longest ago goes first, never one in use. Names may be asked, and models read, by any thread; one
-// thread's, the worker's, are those in memory.
+// The models that the server offers, by name, and those of them that are in memory: several within a budget of each
+// device. The one that was used longest ago goes first, never one in use: from a GPU to the host's memory, from there
+// out of it. Names may be asked, and models read, by any thread; one thread's, the worker's, are those in memory.
 #pragma once
 #include <mutex>
 #include <set>
@@ -27,8 +27,10 @@ struct ShelfSettings {
   std::string default_model;  // its name; "": the one that comes with Scaffolding
   DType dtype = kFloat32;
   Device device = {};
-  std::string hashes;   // a file where those of model files are kept; "": nowhere
-  uint64_t budget = 0;  // bytes of weights in memory; 0: three quarters of what was free at the start
+  std::string hashes;  // a file where those of model files are kept; "": nowhere
+  // Bytes of weights in the host's memory, and in the GPU's that the device is; 0: three quarters of what was free there
+  // at the start.
+  uint64_t budget = 0, gpu_budget = 0;
 };
 
 class ModelShelf {
@@ -59,21 +61,29 @@ class ModelShelf {
   // ---- the worker's
   // Where read() made it: it is in memory from now on.
   void put(const std::string& name, std::shared_ptr<diffusion::DiffusionPipeline> pipeline);
-  // Takes out others, those that were used longest ago first and none of `in_use`, until that model has room. Whether
-  // it has.
+  // Takes others from the device, those that were used longest ago first and none of `in_use`, until that model has room
+  // there. Whether it has.
   bool make_room_for(const std::string& name, const std::set<std::string>& in_use);
-  // The pipeline of the model for this task, loaded where it is not, with its own autoencoder or another one. Its
-  // networks live as long as runs have them.
+  // The pipeline of the model for this task, on the device, loaded where it is not, with its own autoencoder or another
+  // one. Its networks live as long as runs have them.
   std::shared_ptr<diffusion::DiffusionPipeline> load(const std::string& name, diffusion::Task task,
-                                                     const std::string& vae = "");
+                                                     const std::string& vae = "",
+                                                     const std::set<std::string>& in_use = {});
   // Of a loaded model: these LoRAs are on, and no others. Files that were loaded before are kept.
   void use_loras(const std::string& name, const std::vector<diffusion::LoraTag>& loras);
   bool is_loaded(const std::string& name) const;
-  bool unload_oldest(const std::set<std::string>& but = {});  // false where nothing else is loaded
+  // The one on the device that was used longest ago goes. false where there is no other.
+  bool unload_oldest(const std::set<std::string>& but = {});
   void unload_all();
 
-  std::vector<std::string> resident() const;
-  uint64_t resident_bytes() const;
+  struct Resident {
+    std::string name;
+    Device device;
+    uint64_t bytes;  // of its weights
+  };
+  std::vector<Resident> resident() const;
+  uint64_t resident_bytes() const;               // in all
+  uint64_t resident_bytes(Device device) const;  // of one
   DType dtype() const { return settings_.dtype; }
   Device device() const { return settings_.device; }
 
@@ -83,9 +93,15 @@ class ModelShelf {
     std::shared_ptr<diffusion::DiffusionPipeline> pipeline;
     std::map<std::pair<diffusion::Task, std::string>, std::shared_ptr<diffusion::DiffusionPipeline>> tasks;  // and vae
     std::string loras;  // those that are on, as text
+    Device device;      // where it is
     uint64_t bytes = 0, used = 0;
   };
   Loaded* loaded(const std::string& name);
+  uint64_t budget(Device device) const;
+  bool take_from(Device device, const std::set<std::string>& but);  // unload_oldest() of one
+  bool make_room(Device device, uint64_t bytes, const std::set<std::string>& in_use);
+  void move(Loaded& model, Device device);
+  void set_device(Loaded& model, Device device);
   ShelfSettings settings_;
   mutable std::mutex mutex_;
   FileHashes hashes_;

@@ -60,6 +60,12 @@ bool Jobs::is_at_hand(const std::string& model) {
   return shelf_.is_loaded(model) || (loading_ && loading_->failed && loading_->model == model);
 }
 
+std::set<std::string> Jobs::models_in_use() const {
+  std::set<std::string> names;
+  for (auto& g : groups_) names.insert(g.model);
+  return names;
+}
+
 // Reads a model on a thread of its own, where none is read yet and it has room beside those that are in use; now: with
 // room or without.
 void Jobs::load_beside(const std::string& model, bool now) {
@@ -67,10 +73,8 @@ void Jobs::load_beside(const std::string& model, bool now) {
     std::lock_guard lock(mutex_);
     if (shelf_.is_loaded(model) || (loading_ && (!loading_->failed || loading_->model == model))) return;
   }
-  std::set<std::string> in_use;
-  for (auto& g : groups_) in_use.insert(g.model);
   try {
-    if (!shelf_.make_room_for(model, in_use) && !now) return;
+    if (!shelf_.make_room_for(model, models_in_use()) && !now) return;
   } catch (const std::exception&) {
     // it was taken out of the folders: reading it says so
   }
@@ -144,15 +148,15 @@ void Jobs::begin_picture(Group& g, Active& a) {
   Seat seat{.place = a.next, .pipeline = nullptr, .run = nullptr};
   for (;;) {
     try {
-      seat.pipeline = shelf_.load(r.model, r.task, r.vae);
+      seat.pipeline = shelf_.load(r.model, r.task, r.vae, models_in_use());
       shelf_.use_loras(r.model, g.loras);
       seat.run = std::make_unique<PictureRun>(*seat.pipeline, r, seat.place, history_, samplers_);
       break;
     } catch (const OutOfMemory&) {
       seat.run.reset(), seat.pipeline.reset();
-      if (shelf_.unload_oldest()) continue;
+      if (shelf_.unload_oldest(models_in_use())) continue;
       if (const size_t seats = g.seats()) {
-        g.most = seats;  // it begins when one of the others is done
+        set_most(g, seats);  // it begins when one of the others is done
         return;
       }
       throw;
@@ -170,6 +174,12 @@ void Jobs::begin_picture(Group& g, Active& a) {
   std::lock_guard lock(mutex_);
   if (a.seats.size() > 1) return;
   a.job->place = a.seats.front().place, a.job->step = 0, a.job->steps = a.seats.front().run->steps();
+}
+
+// Memory did not suffice for more at a time.
+void Jobs::set_most(Group& g, size_t pictures) {
+  g.most = pictures;
+  log_.write("out of memory", {{"model", g.model}, {"at_a_time", pictures}});
 }
 
 // Those that fit the first one, as many of them as is best.
@@ -205,8 +215,9 @@ void Jobs::step(Group& g) {
   try {
     errors = g.shared.step(runs);
   } catch (const OutOfMemory&) {
+    if (shelf_.unload_oldest(models_in_use())) return;  // and the step is taken again
     if (runs.size() == 1) errors = {std::current_exception()};
-    else g.most = runs.size() / 2;
+    else set_most(g, runs.size() / 2);
   } catch (const std::exception&) {
     if (runs.size() == 1) errors = {std::current_exception()};
     else

@@ -1,0 +1,43 @@
+"""`scaffolding serve` where memory does not suffice: fewer pictures at a time, then that job alone fails."""
+
+import json
+import os
+
+import pytest
+from served import serving, skip_without_server
+
+APPLE = {"prompt": "red apple, noto", "num_inference_steps": 6, "seed": 7}
+
+
+@pytest.fixture(scope="module")
+def has_server(program, build_dir):
+    skip_without_server(program, build_dir)
+
+
+def limited(build_dir, data, megabytes):
+    return serving(build_dir, data, env={**os.environ, "SF_CPU_MEMORY_LIMIT_MB": str(megabytes)})
+
+
+@pytest.fixture(scope="module")
+def enough_for_one(has_server, build_dir, tmp_path_factory):
+    """Megabytes that suffice for a picture alone, and for little more."""
+    for megabytes in range(60, 200, 8):
+        with limited(build_dir, tmp_path_factory.mktemp("probe") / "data", megabytes) as server:
+            if server.wait(server.post("/api/v1/jobs", APPLE)[1]["id"])["state"] == "done":
+                return megabytes
+    raise AssertionError("a picture takes more than 200 MB")
+
+
+def test_fewer_at_a_time_and_then_one_job_fails_alone(build_dir, enough_for_one, tmp_path):
+    with limited(build_dir, tmp_path / "data", enough_for_one + 4) as server:
+        many = server.post("/api/v1/jobs", {**APPLE, "count": 12})[1]["id"]
+        large = server.post("/api/v1/jobs", {**APPLE, "width": 1024, "height": 1024, "num_inference_steps": 1})[1]["id"]
+        after = server.post("/api/v1/jobs", APPLE)[1]["id"]
+        done = server.wait(many)
+        assert done["state"] == "done" and len(done["pictures"]) == 12, done["error"]
+        failed = server.wait(large)
+        assert failed["state"] == "failed" and "out of memory" in failed["error"]
+        assert server.wait(after)["state"] == "done"
+        told = [json.loads(line) for line in server.told().splitlines()]
+        fewer = [x["at_a_time"] for x in told if x["event"] == "out of memory"]
+        assert fewer and all(n < 8 for n in fewer), told
