@@ -152,6 +152,7 @@ void Streamer::Impl::fill(Group& g, int slot) {
     StreamSlots::Filling filling(*slots_, slot);
     counts_.waits += staging_->send(g.weights, filling);
   }
+  ++memory_of(slot)->version;  // a gradient through what was there is refused, not computed from this
   in_slot_[size_t(slot)] = &g;
   g.slot = slot;
   ++counts_.copies;

@@ -489,6 +489,17 @@ TEST_F(CudaStreamer, refuses_what_cannot_work) {
   EXPECT_EQ(Streamer::of(net), &s);
 }
 
+TEST_F(CudaStreamer, a_gradient_through_a_slot_that_was_filled_again_is_refused) {
+  Net net(6);
+  for (auto& p : named_parameters(net)) p.tensor.requires_grad_(false);
+  Streamer s(net, {.device = kGpu});
+  autograd::EnableGrad on;
+  Tensor x = there_.clone();
+  x.requires_grad_(true);
+  Tensor y = net(x).sum();
+  SF_EXPECT_ERROR(RuntimeError, "modified in place", y.backward());
+}
+
 TEST_F(CudaStreamer, every_failed_allocation_leaves_the_model_as_it_was) {
   const char* why = "";
   const auto fail_after = allocations_that_pass(&why);
