@@ -7,6 +7,7 @@
 #include "scaffolding/core/source_dir.h"
 #include "scaffolding/data/picture_kernel.h"
 #include "scaffolding/io/formats/safetensors.h"
+#include "scaffolding/io/test_packed.h"
 
 namespace sf::data {
 namespace {
@@ -30,7 +31,8 @@ template <class E = ValueError> void refused(const std::string& text, const std:
 }
 
 TEST(Resize, equals_pillow_bit_for_bit) {
-  io::SafetensorsFile golden(SF_SOURCE_DIR "/tests/golden/data/resize.safetensors");
+  const std::string path = SF_SOURCE_DIR "/tests/golden/data/resize.safetensors.gz";
+  io::SafetensorsFile golden(io::Bytes::take(test::unpacked(path), path));
   int seen = 0;
   for (auto& e : golden.entries()) {
     size_t first = e.name.find('.'), second = e.name.find('.', first + 1);

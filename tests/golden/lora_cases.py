@@ -17,7 +17,7 @@ has them, whose values follow hashed_weights.py and are exact in float16. One ad
     peft_COMPONENT/     PEFT's folder: adapter_model.safetensors ("base_model.model....") and adapter_config.json with
                         rank_pattern, alpha_pattern, the UNet's with use_rslora
 
-lora/lora.json:
+lora/lora.json.gz:
 
     made_by     versions of torch, diffusers, transformers, peft
     networks    {family: {component: name of the network, scheduler or tokenizer in pipelines/stable_diffusion.json.gz}}
@@ -43,7 +43,6 @@ lora/lora.safetensors.gz: a picture of each case without `same`, uint8 [1, H, W,
 PEFT, OUTPUT.float64 by hand from y = Wx + s B(Ax) and OUTPUT.bare without an adapter, thinned as model_cases.py does.
 """
 
-import json
 import pathlib
 
 from hashed_weights import hashed
@@ -53,7 +52,7 @@ FOLDER = pathlib.Path(__file__).parent / "lora"
 
 
 def document():
-    return json.loads((FOLDER / "lora.json").read_text())
+    return read_json(FOLDER / "lora.json.gz")
 
 
 def networks():

@@ -1,7 +1,7 @@
 """Golden files for pictures and data loading, from Pillow and torch: tests/golden/data/.
 
 TORCH_PYTHON tests/golden/make_golden_data.py [folder of shared data]
-resize.safetensors: PIL.Image.resize of random pictures; orders.json: torch.utils.data.DataLoader,
+resize.safetensors.gz: PIL.Image.resize of random pictures; orders.json: torch.utils.data.DataLoader,
 random_split and samplers;
 pngsuite.json: what Pillow decodes PngSuite's files to; photo.*: small pictures that Pillow wrote, and their pixels.
 """
@@ -15,8 +15,9 @@ import sys
 import numpy as np
 import PIL
 import torch
+from packed import write_packed
 from PIL import Image
-from safetensors.numpy import save_file
+from safetensors.numpy import save, save_file
 from torch.utils.data import (
     DataLoader,
     DistributedSampler,
@@ -52,7 +53,7 @@ def resize():
             for height, width in ((12, 18), (40, 9), (23, 60), (7, 37)):
                 out = np.asarray(image.resize((width, height), code)).reshape(height, width, channels)
                 tensors[f"{mode}.{name}.{height}x{width}"] = np.ascontiguousarray(out)
-    save_file(tensors, OUT / "resize.safetensors", {"made_by": MADE_BY})
+    write_packed(OUT / "resize.safetensors.gz", save(tensors, {"made_by": MADE_BY}))
 
 
 def batches(loader):

@@ -37,7 +37,7 @@ from lora_cases import FOLDER, weighted
 from lora_formats import joined, peft_keys, rank_of, without_alpha
 from model_cases import arguments_of, floats, outputs_of, thinned
 from model_fixture import plain, signature, text_of
-from packed import write_packed
+from packed import write_json, write_packed
 from safetensors.numpy import save
 from safetensors.torch import load_file
 
@@ -441,7 +441,7 @@ def main():
         "errors": [run_error(*error) for error in ERRORS],
         "saved": [run_saved(file, family) for family in ADAPTERS for file in ("style", "whole")],
     }
-    (FOLDER / "lora.json").write_text(text_of(plain(document)))
+    write_json(FOLDER / "lora.json.gz", text_of(plain(document)))
     write_packed(FOLDER / "lora.safetensors.gz", save(pictures | tensors))
     files = sorted(p for p in FOLDER.rglob("*") if p.is_file())
     for path in files:

@@ -1,5 +1,5 @@
-// From a job's request to a run of the pipeline, and from its picture or clip to a file that says how it was made. Functions
-// only; the worker's thread.
+// From a job's request to a run of the pipeline, and from its picture or clip to a file that says how it was made.
+// Functions only; the worker's thread.
 #pragma once
 #include "scaffolding/diffusion/pipelines/hires.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"

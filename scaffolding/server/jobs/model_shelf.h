@@ -28,8 +28,8 @@ struct ShelfSettings {
   DType dtype = kFloat32;
   Device device = {};
   std::string hashes;  // a file where those of model files are kept; "": nowhere
-  // Bytes of weights in the host's memory, and in the GPU's that the device is; 0: three quarters of what was free there
-  // at the start.
+  // Bytes of weights in the host's memory, and in that of the GPU that the device is; 0: three quarters of what was
+  // free there at the start.
   uint64_t budget = 0, gpu_budget = 0;
 };
 
@@ -61,7 +61,7 @@ class ModelShelf {
   // ---- the worker's
   // Where read() made it: it is in memory from now on.
   void put(const std::string& name, std::shared_ptr<diffusion::DiffusionPipeline> pipeline);
-  // Takes others from the device, those that were used longest ago first and none of `in_use`, until that model has room
+  // Takes others from the device, those used longest ago first and none of `in_use`, until that model has room
   // there. Whether it has.
   bool make_room_for(const std::string& name, const std::set<std::string>& in_use);
   // The pipeline of the model for this task, on the device, loaded where it is not, with its own autoencoder or another
