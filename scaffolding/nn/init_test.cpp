@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <sstream>
 
 #include "scaffolding/core/source_dir.h"
+#include "scaffolding/io/test_packed.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/matmul/matmul.h"
 
@@ -49,8 +49,7 @@ Tensor call(const std::string& name, const Tensor& x, const std::vector<std::str
 }
 
 TEST(nn_init, every_call_gives_torchs_numbers) {
-  std::ifstream file(SF_SOURCE_DIR "/tests/golden/init.txt");
-  ASSERT_TRUE(file) << "tests/golden/init.txt is missing";
+  std::istringstream file(sf::test::unpacked(SF_SOURCE_DIR "/tests/golden/init.txt.gz"));
   int calls = 0;
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;

@@ -10,6 +10,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/io/test_packed.h"
 #include "scaffolding/tokenizers/sentencepiece_model.h"
 
 namespace sf::tokenizers {
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 const std::string kGolden = SF_SOURCE_DIR "/tests/golden/tokenizers/";
 
-Json golden() { return Json::parse(std::ifstream(kGolden + "t5_cases.json")); }
+Json golden() { return Json::parse(test::unpacked(kGolden + "t5_cases.json.gz")); }
 
 void compare(const T5Tokenizer& tok, const Json& strings, const Json& rows, bool decode) {
   ASSERT_EQ(strings.size(), rows.size());

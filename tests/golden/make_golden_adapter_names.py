@@ -1,13 +1,12 @@
-"""Writes tests/golden/adapter_names.json: which module diffusers takes each key of kohya's adapters for.
+"""Writes tests/golden/adapter_names.json.gz: which module diffusers takes each key of kohya's adapters for.
 
 python tests/golden/make_golden_adapter_names.py        # with torch, diffusers and transformers
 
-Keys are made of the names of a tiny SDXL UNet in diffusers and in CompVis' code (tests/golden/single_file.json.gz), and
+Keys are made of the names of a tiny SDXL UNet in diffusers and in CompVis' code (tests/golden/single_file.json.xz), and
 of a text encoder in transformers. A pair of matrices filled with the key's number goes through diffusers' conversion,
 so that each answer is known by what it holds.
 """
 
-import gzip
 import json
 import pathlib
 import re
@@ -16,9 +15,10 @@ import diffusers
 import torch
 import transformers
 from diffusers.loaders import lora_conversion_utils as lora
+from packed import read_json, write_json
 
 HERE = pathlib.Path(__file__).parent
-TINY = json.loads(gzip.decompress((HERE / "single_file.json.gz").read_bytes()))["tiny"]["xl_base"]
+TINY = read_json(HERE / "single_file.json.xz")["tiny"]["xl_base"]
 PARTS = {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"}
 
 
@@ -77,7 +77,7 @@ def main():
         "unet": converted(flat("lora_unet_", ours)) | converted(flat("lora_unet_", theirs), unet.config),
         "text_encoder": converted(flat("lora_te_", layers)) | converted(flat("lora_te1_", layers)),
     }
-    (HERE / "adapter_names.json").write_text(json.dumps(golden, indent=0) + "\n")
+    write_json(HERE / "adapter_names.json.gz", json.dumps(golden, indent=0) + "\n")
     print({part: len(golden[part]) for part in golden["configs"]}, len(ours), len(theirs))
 
 

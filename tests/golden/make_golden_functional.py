@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes functional.json: the parameters (name and default) of every function of torch.nn.functional. Needs torch;
+"""Writes functional.json.gz: the parameters (name and default) of every function of torch.nn.functional. Needs torch;
 tests read the file only.
 
 Functions written in Python tell their own; those written in C++ say it in the first lines of their documentation; those
@@ -12,6 +12,7 @@ import pathlib
 
 import torch
 import torch.nn.functional as F
+from packed import write_json
 
 NOT_FUNCTIONS_OF_TENSORS = {"Optional", "assert_int_or_pair", "boolean_dispatch", "handle_torch_function"}
 
@@ -57,9 +58,9 @@ def main():
             found[name] = [["input"], ["weight"], ["bias"], ["pad", 0]]
             continue
         found[name] = parameters(name, function)
-    path = pathlib.Path(__file__).with_name("functional.json")
+    path = pathlib.Path(__file__).with_name("functional.json.gz")
     lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in found.items()]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write_json(path, "{\n" + ",\n".join(lines) + "\n}\n")
     print(path, path.stat().st_size, "bytes", len(found) - 1, "functions")
 
 

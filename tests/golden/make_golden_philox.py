@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes philox.json: what torch's kernels on a GPU draw for a tensor of chances, for categories and for permutations.
+"""Writes philox.json.gz: what torch's kernels on a GPU draw for a tensor of chances, for categories and for
+permutations.
 
 No GPU made these numbers: they are computed here from Philox4x32-10 (Salmon et al., 2011), tested against the authors'
 known answers, and from which thread and counter each kernel takes its words in torch 2.x (CUDAApplyUtils.cuh,
@@ -11,6 +12,8 @@ import json
 import math
 import pathlib
 import struct
+
+from packed import write_json
 
 MASK = 0xFFFFFFFF
 
@@ -140,8 +143,8 @@ def main():
             case["islands"].append([seed, order])
             all_islands += islands
     assert len(case["islands"]) > 3, all_islands
-    out = pathlib.Path(__file__).parent / "philox.json"
-    out.write_text(json.dumps({"cases": cases, "islands": case["islands"]}, separators=(",", ":")) + "\n")
+    out = pathlib.Path(__file__).parent / "philox.json.gz"
+    write_json(out, json.dumps({"cases": cases, "islands": case["islands"]}, separators=(",", ":")) + "\n")
 
 
 main()

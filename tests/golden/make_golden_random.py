@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes random.txt: what torch's CPU generator gives for sequences of calls. Needs torch; tests read the file only.
+"""Writes random.txt.gz: what torch's CPU generator gives for sequences of calls. Needs torch; tests read the file only.
 
 A line `seed N` starts a sequence; every other line is one call on that generator:
     name arguments... | first_index bits bits ...
@@ -10,6 +10,7 @@ bits are the values' bytes as hexadecimal integers, from first_index to the end 
 import pathlib
 
 import torch
+from packed import write_text
 
 DTYPES = {
     t: getattr(torch, t)
@@ -160,8 +161,8 @@ def main():
             kept = y[max(0, y.numel() - KEPT) :]
             bits = kept.view(UNSIGNED[y.element_size()]).tolist()
             lines.append(f"{line} | {y.numel() - kept.numel()} " + " ".join(f"{b:x}" for b in bits))
-    path = pathlib.Path(__file__).with_name("random.txt")
-    path.write_text("\n".join(lines) + "\n")
+    path = pathlib.Path(__file__).with_name("random.txt.gz")
+    write_text(path, "\n".join(lines) + "\n")
     print(path, path.stat().st_size, "bytes")
 
 

@@ -1,4 +1,4 @@
-"""Writes tests/golden/single_file.json.gz: how diffusers takes LDM checkpoints apart.
+"""Writes tests/golden/single_file.json.xz: how diffusers takes LDM checkpoints apart.
 
     TORCH_PYTHON tests/golden/make_golden_single_file.py BUILD/dev/single_file_kinds.json
 
@@ -11,7 +11,6 @@ For every kind at full size: "name source shape" of each tensor, source being th
 kind in miniature: the CRC-32 of each converted tensor's bytes, the LDM tensors being filled by `fill`.
 """
 
-import gzip
 import json
 import pathlib
 import sys
@@ -22,8 +21,9 @@ import numpy as np
 import torch
 import transformers
 from diffusers.loaders import single_file_utils as ldm
+from packed import write_json
 
-OUT = pathlib.Path(__file__).with_name("single_file.json.gz")
+OUT = pathlib.Path(__file__).with_name("single_file.json.xz")
 
 
 def fill(name, shape):
@@ -332,7 +332,7 @@ def main():
             assert {k: list(v.shape) for k, v in new.items() if k in want} == want, (kind, part)
             sums[part] = {k: zlib.crc32(new[k].contiguous().numpy().tobytes()) for k in want}
         golden["tiny"][kind] = {"configs": tiny, "checkpoint": shapes, "sums": sums}
-    OUT.write_bytes(gzip.compress(json.dumps(golden, separators=(",", ":")).encode(), 9, mtime=0))
+    write_json(OUT, json.dumps(golden, separators=(",", ":")))
     for kind, full in golden["full"].items():
         print(kind, {p: len(t) for p, t in full["parts"].items()}, len(full["checkpoint"]))
     print(OUT, OUT.stat().st_size, "bytes")

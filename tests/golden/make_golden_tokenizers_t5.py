@@ -1,4 +1,4 @@
-"""Golden files of T5Tokenizer: tests/golden/tokenizers/t5_*.model and t5_cases.json, and
+"""Golden files of T5Tokenizer: tests/golden/tokenizers/t5_*.model and t5_cases.json.gz, and
 tests/fuzz_corpus/sentencepiece.
 
     python tests/golden/make_golden_tokenizers_t5.py [folder of shared data]    # with transformers and sentencepiece
@@ -20,6 +20,7 @@ import tempfile
 import sentencepiece
 import transformers
 from make_golden_tokenizers import TRICKY, corpus, random_strings
+from packed import write_json
 from transformers.convert_slow_tokenizer import import_protobuf
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -149,7 +150,7 @@ def main():
     shared = transformers_rows((SHARED / "sentencepiece/test_model.model").read_bytes(), {}, plain)
     shared["rows"] = [[[0 if i == 2 else i for i in ids[:-1]] + ids[-1:], text] for ids, text in shared["rows"]]
     document["results"]["test_model"] = shared
-    (OUT / "t5_cases.json").write_text(json.dumps(document, separators=(",", ":")))
+    write_json(OUT / "t5_cases.json.gz", json.dumps(document, separators=(",", ":")))
     shutil.rmtree(FUZZ, ignore_errors=True)
     FUZZ.mkdir(parents=True)
     for name in ("t5_identity", "t5_bytes"):

@@ -1,20 +1,30 @@
-"""Golden files under gzip: tensors as safetensors, of whose bytes it takes a third away, and descriptions as JSON. No
-PyTorch here: tests read tensors with the library's `safetensors.load`, the scripts write with safetensors' `save`.
+"""Golden files under gzip: tensors as safetensors, of whose bytes it takes a third away, and descriptions as JSON;
+under xz what repeats itself over more than gzip sees, and only Python reads. No PyTorch here: tests read tensors with
+the library's `safetensors.load`, the scripts write with safetensors' `save`.
 """
 
 import gzip
 import json
+import lzma
 
-SUFFIX, JSON_SUFFIX = ".safetensors.gz", ".json.gz"
+SUFFIX, JSON_SUFFIX, LONG_JSON_SUFFIX = ".safetensors.gz", ".json.gz", ".json.xz"
 
 
 def read_json(path):
-    return json.loads(gzip.decompress(path.read_bytes()))
+    unpack = lzma.decompress if path.name.endswith(LONG_JSON_SUFFIX) else gzip.decompress
+    return json.loads(unpack(path.read_bytes()))
 
 
 def write_json(path, text):
     """text: of the JSON. The same text makes the same file."""
-    assert path.name.endswith(JSON_SUFFIX), path
+    if path.name.endswith(LONG_JSON_SUFFIX):
+        path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    else:
+        write_text(path, text)
+
+
+def write_text(path, text):
+    assert path.suffix == ".gz", path
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 

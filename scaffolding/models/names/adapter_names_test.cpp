@@ -1,13 +1,12 @@
 #include "scaffolding/models/names/adapter_names.h"
 
-#include <fstream>
-
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/io/test_packed.h"
 #include "scaffolding/models/model.h"
 #include "scaffolding/nn/linear.h"
 
@@ -91,8 +90,7 @@ TEST(AdapterNames, OfTextEncoders) {
 
 // What diffusers makes of kohya's keys in diffusers' and in CompVis' names (tests/golden/make_golden_adapter_names.py).
 TEST(AdapterNames, AgreeWithDiffusers) {
-  std::ifstream file(std::string(SF_SOURCE_DIR) + "/tests/golden/adapter_names.json");
-  const auto golden = nlohmann::json::parse(file);
+  const auto golden = nlohmann::json::parse(test::unpacked(SF_SOURCE_DIR "/tests/golden/adapter_names.json.gz"));
   for (auto& [part, class_name] : {std::pair{"unet", "UNet2DConditionModel"}, {"text_encoder", "CLIPTextModel"}}) {
     auto model = tiny(class_name, golden["configs"][part].dump().c_str());
     auto stems = adapter_stems(*model, class_name, part);

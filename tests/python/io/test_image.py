@@ -1,11 +1,11 @@
 """Pictures in Python: scaffolding.data.read_image and its kin."""
 
 import hashlib
-import json
 
 import folders
 import numpy
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 from scaffolding import data
@@ -49,7 +49,7 @@ def test_errors_name_the_file(tmp_path):
 def test_pngsuite_decodes_to_pillows_pixels():
     if not (folders.SHARED / "pngsuite").exists():
         pytest.skip(f"no PngSuite in {folders.SHARED}")
-    golden = json.loads((GOLDEN / "pngsuite.json").read_text())
+    golden = read_json(GOLDEN / "pngsuite.json.gz")
     golden.pop("made_by")
     assert len(golden) == 161
     wrong = []

@@ -5,14 +5,12 @@ The models are those that the library registers; what they must compute stands i
 family, written by its make_golden_models_*.py (tests/golden/model_fixture.py says how). A model without one fails here
 by name. What only one family has is in test_models_*.py."""
 
-import gzip
-import json
 
 import numpy as np
 import pytest
 from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, cotangent, families, gradient_row, outputs_of, published, thinned
-from packed import SUFFIX, unpacked
+from packed import SUFFIX, read_json, unpacked
 from signatures import parameters_of, plain, unexplained
 
 import scaffolding as sf
@@ -268,7 +266,7 @@ def test_folders_there_and_back(name, kind, tmp_path):
     assert saved_bytes(tmp_path / "b") == files
 
 
-TINY_KINDS = json.loads(gzip.decompress((FOLDER / "single_file.json.gz").read_bytes()))["tiny"]
+TINY_KINDS = read_json(FOLDER / "single_file.json.xz")["tiny"]
 
 
 @pytest.mark.parametrize("kind", sf._core._single_file_kinds())
@@ -276,7 +274,7 @@ def test_single_files_there_and_back(kind, tmp_path):
     """Every kind of checkpoint in one file, with every model in it."""
     assert (
         kind in TINY_KINDS
-    ), f"tests/golden/single_file.json.gz has no small configs for {kind}: see make_golden_single_file.py"
+    ), f"tests/golden/single_file.json.xz has no small configs for {kind}: see make_golden_single_file.py"
     configs, classes = (
         TINY_KINDS[kind]["configs"],
         {part: name for part, (_, name, _) in sf._core._single_file_kinds()[kind][2].items() if name in REGISTERED},

@@ -1,6 +1,5 @@
 """Checkpoints in one file against what diffusers' converters make of them (tests/golden/make_golden_single_file.py)."""
 
-import gzip
 import json
 import struct
 import subprocess
@@ -10,10 +9,11 @@ import zlib
 import folders
 import numpy as np
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 
-GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "single_file.json.gz").read_bytes()))
+GOLDEN = read_json(folders.GOLDEN / "single_file.json.xz")
 KINDS = list(GOLDEN["full"])
 open_file = sf._core._SingleFile
 

@@ -1,17 +1,17 @@
-"""nn.functional has torch's names and arguments (tests/golden/functional.json);
+"""nn.functional has torch's names and arguments (tests/golden/functional.json.gz);
 values and gradients are checked op by op in C++.
 """
 
 import inspect
-import json
 
 import folders
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 import scaffolding.nn.functional as F
 
-TORCH = json.loads((folders.GOLDEN / "functional.json").read_text())
+TORCH = read_json(folders.GOLDEN / "functional.json.gz")
 
 # What we have not, on purpose: rare, or for hardware and number formats of other projects.
 ABSENT = set("grouped_mm scaled_addmm scaled_addmm_ scaled_grouped_mm scaled_mm".split())

@@ -2,14 +2,13 @@
 on the CPU by that generator's numbers, and on a GPU or its emulator.
 """
 
-import json
-
 import folders
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 
-GOLDEN = json.loads((folders.GOLDEN / "philox.json").read_text())
+GOLDEN = read_json(folders.GOLDEN / "philox.json.gz")
 DEVICES = ["cpu", *(["cuda"] if sf.cuda.is_available() else [])]
 
 
