@@ -2,7 +2,7 @@
 // packed.
 #include "scaffolding/ops/matmul/split_product.h"
 
-#include "scaffolding/ops/conv/conv_calls.h"
+#include "scaffolding/ops/conv/weight_tiles.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -10,15 +10,19 @@ namespace SF_ISA {
 // Channels are padded to 32 values for each tap: fewer than half of them are not worth it.
 SF_INLINE bool fills_tiles(int64_t channels) { return 2 * channels >= ceil_div(channels, 32) * 32; }
 
-#define SF_ON_TILES(name, Args, tensor)                                                         \
-  static void run_##name(const Args& f) {                                                       \
-    if (f.tensor.dtype == kBFloat16) return name<MulTiles, BFloat16>(f);                        \
-    in_parts([&](auto arithmetic, bool* rest) { name<decltype(arithmetic), float>(f, rest); }); \
-  }
-SF_ON_TILES(forward, ConvForward, x)
-SF_ON_TILES(backward_data, ConvBackwardData, dy)
-SF_ON_TILES(backward_weights, ConvBackwardWeights, x)
-#undef SF_ON_TILES
+static void run_forward(const ConvForward& f) {
+  if (f.x.dtype == kBFloat16) return forward<MulTiles, BFloat16>(f);
+  in_parts([&](auto arithmetic, bool* rest) { forward<decltype(arithmetic), float>(f, rest); });
+}
+static void run_backward_data(const ConvBackwardData& f) {
+  if (f.dy.dtype == kBFloat16) return backward_data<MulTiles, BFloat16>(f);
+  in_parts([&](auto arithmetic, bool* rest) { backward_data<decltype(arithmetic), float>(f, rest); });
+}
+static void run_backward_weights(const ConvBackwardWeights& f) {
+  if (f.x.dtype == kBFloat16 && WeightTiles::supports(f)) return weights_on_tiles(f);
+  if (f.x.dtype == kBFloat16) return backward_weights<MulTiles, BFloat16>(f);
+  in_parts([&](auto arithmetic, bool* rest) { backward_weights<decltype(arithmetic), float>(f, rest); });
+}
 
 // float32 of one tap only: of more, Winograd's algorithm does with fewer multiplications what tiles do faster.
 SF_INLINE bool one_of_both(const TensorView& x, const TensorView& w) {
