@@ -140,6 +140,7 @@ static StagedRows<T> staged_rows(const Gather<T, kForward>& from, int64_t channe
     s.pixel = from.pixel, s.channels = channels, s.padded = padded;
     s.height = size[1], s.width = size[2], s.results = results[2], s.results_height = results[1];
     s.padded_height = results[1] + span[0], s.padded_width = results[2] + span[1];
+    s.taps_beside = g.kernel[2];
     int32_t* steps = static_cast<int32_t*>(scratch(size_t(g.taps * padded / K::kDepth) * sizeof(int32_t), kSlotSteps));
     s.steps = steps;
     for (int64_t tap = 0; tap < g.taps; ++tap) {

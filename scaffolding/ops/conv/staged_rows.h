@@ -19,8 +19,12 @@ template <class Src> struct StagedRows {
   int64_t results = 0, results_height = 0;      // pixels of a row, rows of a picture
   int64_t padded_height = 0, padded_width = 0;  // of what the results see
   int64_t before[2] = {};                       // padding above, on the left
+  int64_t taps_beside = 0;                      // of a row of the kernel
   const int32_t* steps = nullptr;               // elements from a result's first tap to each unit of k
 
+  // Whether a row of taps fits in L1 with what it is multiplied by: its pixels are then read from there, but for the
+  // first tap (128 channels, 256 x 256: 7 % faster; 320 channels would be 13 % slower).
+  SF_INLINE bool again() const { return taps_beside * padded <= 12 * 32; }
   SF_INLINE int64_t row_of(int64_t result) const {
     const int64_t y = result / results;
     return y / results_height * padded_height + y % results_height;

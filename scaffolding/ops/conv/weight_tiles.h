@@ -25,7 +25,7 @@ struct WeightTiles {
 
   static constexpr int64_t kStep = 32, kPanel = 32;  // positions of a step, o of a panel
   static constexpr int64_t kTogether = 16;           // steps whose panel of dy stays in L1
-  static constexpr int64_t kSumBytes = 768 << 10, kStageBytes = 640 << 10, kPackedBytes = int64_t(64) << 20;
+  static constexpr int64_t kSumBytes = 768 << 10, kStageBytes = 640 << 10, kPackedBytes = int64_t(16) << 20;
 
   int64_t line() const { return (g.out[2] + (g.kernel[2] - 1) * g.dilation[2] + 1) & ~int64_t(1); }
   int64_t steps() const { return ceil_div(g.out[1] * line(), kStep); }  // of a frame

@@ -131,7 +131,7 @@ template <class K, class P>
   if (stays) block_rows = min64(block_rows, stay_rows);
   if constexpr (CanStage<K, P>)
     if (staged)
-      for (block_rows = 512; block_rows > kPanel && p.staged.most_bytes(block_rows) > K::kStageBytes;) block_rows /= 2;
+      for (block_rows = 1024; block_rows > kPanel && p.staged.most_bytes(block_rows) > K::kStageBytes;) block_rows /= 2;
   const int64_t row_blocks = ceil_div(m1 - m0, block_rows);
   auto first_row = [&](int64_t rb) { return m0 + part_of<K>(m1 - m0, rb, row_blocks); };
   const int64_t most_rows = ceil_div(m1 - m0, row_blocks) + 2 * K::kRowStep;
@@ -191,7 +191,7 @@ template <class K, class P>
                   const auto* lines = reinterpret_cast<const typename P::Src*>(ap);
                   return K::staged_panel(depth, p.staged.at(lines, i0, i0 + r0),
                                          mr > 16 ? p.staged.at(lines, i0, i0 + r0 + 16) : nullptr, p.staged.padded,
-                                         p.staged.steps + kb * s.block_units, mr, vecs, b, c, c_row, before, NR, fetch,
+                                         p.staged.again(), p.staged.steps + kb * s.block_units, mr, vecs, b, c, c_row, before, NR, fetch,
                                          fetch_step);
                 }
               tile(depth, a, mr, 0, b, 0, c, c_row, before, NR, fetch, fetch_step);

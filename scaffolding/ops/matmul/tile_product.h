@@ -41,8 +41,8 @@ struct MulTiles : TileBlocks {
   typedef float Vec __attribute__((vector_size(64)));
   // Rows that were staged (conv/staged_rows.h) take this much of L2 at most; of them each sixteen lie at one distance.
   static constexpr bool kStages = true;
-  static constexpr int64_t kStageBytes = 900 << 10;
-  static void staged_panel(int64_t depth, const BFloat16* first, const BFloat16* second, int64_t pixel,
+  static constexpr int64_t kStageBytes = 640 << 10;
+  static void staged_panel(int64_t depth, const BFloat16* first, const BFloat16* second, int64_t pixel, bool again,
                            const int32_t* steps, int rows, int vecs, const TileUnit* b, float* c, int64_t c_row,
                            const float* rest, int64_t rest_row, const char* ahead, int64_t ahead_step);
 };
@@ -132,17 +132,25 @@ template <> struct Packer<MulTiles, BFloat16> {
 template <class Unit> struct PackedTiles {
   const Unit* a;
   int64_t rows;
+  static constexpr bool again = false;
   static constexpr int64_t stride = 64;  // bytes
   SF_INLINE const void* low(int64_t k) const { return a + k * rows; }
   SF_INLINE const void* high(int64_t k) const { return a + k * rows + 16; }
 };
-struct StagedTiles {
+// kAgain: L1 holds them until the next tap.
+template <bool kAgain> struct StagedTiles {
+  static constexpr bool again = kAgain;
   const BFloat16 *first, *second;  // rows 0 and 16
   const int32_t* steps;
   int64_t stride;
   SF_INLINE const void* low(int64_t k) const { return first + steps[k]; }
   SF_INLINE const void* high(int64_t k) const { return second + steps[k]; }
 };
+
+template <int T, class Tiles> SF_INLINE void load_rows(const void* from, const Tiles& tiles) {
+  if constexpr (Tiles::again) tile_load<T>(from, tiles.stride);
+  else tile_stream<T>(from, tiles.stride);
+}
 
 // c[rows][NV vectors] = a * b, plus rest if given; `rows` is 16 * kHigh at most.
 template <class K, int kHigh, int NV, class Tiles>
@@ -164,14 +172,14 @@ SF_INLINE void multiply_tiles(int64_t depth, const Tiles& a, int64_t rows, const
   }
   for (int64_t k = 0; k < depth; ++k, b += 32) {
     tile_load<6>(b, 64);
-    tile_stream<4>(a.low(k), a.stride);
+    load_rows<4>(a.low(k), a);
     K::template dot<0, 4, 6>();
     if constexpr (wide) {
       tile_load<7>(b + 16, 64);
       K::template dot<1, 4, 7>();
     }
     if constexpr (tall) {
-      tile_stream<5>(a.high(k), a.stride);
+      load_rows<5>(a.high(k), a);
       K::template dot<2, 5, 6>();
       if constexpr (wide) K::template dot<3, 5, 7>();
     }
@@ -204,19 +212,24 @@ template <class K, int kHigh, int NV>
   multiply_tiles<K, kHigh, NV>(depth, PackedTiles<typename K::Unit>{a, rows}, rows, b, c, c_row, rest, rest_row, ahead,
                                ahead_step);
 }
-template <int kHigh, int NV>
-[[gnu::noinline]] void staged_tiles(int64_t depth, const StagedTiles& a, int64_t rows, const TileUnit* b, float* c,
-                                    int64_t c_row, const float* rest, int64_t rest_row, const char* ahead,
+template <bool kAgain, int kHigh, int NV>
+[[gnu::noinline]] void staged_tiles(int64_t depth, const StagedTiles<kAgain>& a, int64_t rows, const TileUnit* b,
+                                    float* c, int64_t c_row, const float* rest, int64_t rest_row, const char* ahead,
                                     int64_t ahead_step) {
   multiply_tiles<MulTiles, kHigh, NV>(depth, a, rows, b, c, c_row, rest, rest_row, ahead, ahead_step);
 }
 inline void MulTiles::staged_panel(int64_t depth, const BFloat16* first, const BFloat16* second, int64_t pixel,
-                                   const int32_t* steps, int rows, int vecs, const TileUnit* b, float* c, int64_t c_row,
-                                   const float* rest, int64_t rest_row, const char* ahead, int64_t ahead_step) {
-  const StagedTiles a{first, second, steps, 2 * pixel};
-  const auto run = rows > 16 ? (vecs == 1 ? &staged_tiles<2, 1> : &staged_tiles<2, 2>)
-                             : (vecs == 1 ? &staged_tiles<1, 1> : &staged_tiles<1, 2>);
-  run(depth, a, rows, b, c, c_row, rest, rest_row, ahead, ahead_step);
+                                   bool again, const int32_t* steps, int rows, int vecs, const TileUnit* b, float* c,
+                                   int64_t c_row, const float* rest, int64_t rest_row, const char* ahead,
+                                   int64_t ahead_step) {
+  auto run = [&](auto holds) {
+    const StagedTiles<holds.value> a{first, second, steps, 2 * pixel};
+    const auto panel = rows > 16 ? (vecs == 1 ? &staged_tiles<holds.value, 2, 1> : &staged_tiles<holds.value, 2, 2>)
+                                 : (vecs == 1 ? &staged_tiles<holds.value, 1, 1> : &staged_tiles<holds.value, 1, 2>);
+    panel(depth, a, rows, b, c, c_row, rest, rest_row, ahead, ahead_step);
+  };
+  if (again) run(std::true_type{});
+  else run(std::false_type{});
 }
 
 template <class K> struct PanelsOfTiles {
