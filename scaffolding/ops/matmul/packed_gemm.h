@@ -171,30 +171,22 @@ template <class K, class P>
           const int64_t ahead_bytes = ceil_div(depth * NR * int64_t(sizeof(Unit)), panels),
                         ahead_step = ceil_div(ahead_bytes, max64(1, depth));
           const char* ahead = reinterpret_cast<const char*>(b + depth * NR);
-          // And so does the next block of a, where it was packed long ago: every second panel fetches for both.
-          const bool turns = whole && !stays && !last && panels > 1;
-          const int64_t next_part = turns ? ceil_div(s.depth(kb + 1) * rows * int64_t(sizeof(Unit)),
-                                                     (min64(s1, g0 + together) - g0) * (panels / 2))
-                                          : 0;
-          const char* next = reinterpret_cast<const char*>(block + depth * rows) + (st - g0) * (panels / 2) * next_part;
           for (int64_t q = 0; q < panels; ++q) {
             const int64_t r0 = panel(q);
             const int mr = int(panel(q + 1) - r0);
             const auto tile = tile_for<K, true>(mr, vecs);
             const Unit* a = block + r0 * depth;
-            const bool fetch_next = turns && q % 2 == 1;
-            const char* fetch = fetch_next ? next + q / 2 * next_part : ahead + q * ahead_bytes;
-            const int64_t fetch_step = fetch_next ? next_part / depth : ahead_step * (turns ? 2 : 1);
+            const char* fetch = ahead + q * ahead_bytes;
             auto run = [&](Acc * c, int64_t c_row, const Acc* before) __attribute__((always_inline)) {
               if constexpr (CanStage<K, P>)
                 if (staged) {
                   const auto* lines = reinterpret_cast<const typename P::Src*>(ap);
                   return K::staged_panel(depth, p.staged.at(lines, i0, i0 + r0),
                                          mr > 16 ? p.staged.at(lines, i0, i0 + r0 + 16) : nullptr, p.staged.padded,
-                                         p.staged.again(), p.staged.steps + kb * s.block_units, mr, vecs, b, c, c_row, before, NR, fetch,
-                                         fetch_step);
+                                         p.staged.again(), p.staged.steps + kb * s.block_units, mr, vecs, b, c, c_row,
+                                         before, NR, fetch, ahead_step);
                 }
-              tile(depth, a, mr, 0, b, 0, c, c_row, before, NR, fetch, fetch_step);
+              tile(depth, a, mr, 0, b, 0, c, c_row, before, NR, fetch, ahead_step);
             };
             Acc* rest = sums ? sums + ((st - g0) * rows + r0) * NR : nullptr;
             if (!last) {
