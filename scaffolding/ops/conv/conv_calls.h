@@ -121,32 +121,41 @@ static cpu::PackedKey key_of(const TensorView& w, uint64_t version, int64_t grou
   return key;
 }
 
-// How results see the gathered tensor where it can be staged: whole tiles in a row, pictures only. steps[k]: of each
-// unit of k, in the order that b is packed in.
+// How results see the gathered tensor where it can be staged. steps[k]: of each unit of k, in the order that b is packed
+// in.
 template <class K, class T, bool kForward>
 static StagedRows<T> staged_rows(const Gather<T, kForward>& from, int64_t channels, int64_t padded) {
   StagedRows<T> s;
   if constexpr (requires { K::kStages; }) {
     const ConvGeometry& g = *from.g;
     const int64_t *size = kForward ? g.in : g.out, *results = kForward ? g.out : g.in;
-    if (g.kernel[0] != 1 || g.padding[0] != 0 || results[2] % 16 != 0 || g.stride[0] * g.stride[1] * g.stride[2] != 1)
-      return s;
-    int64_t span[2];
-    for (int i : {0, 1}) {
-      span[i] = (g.kernel[i + 1] - 1) * g.dilation[i + 1];
-      s.before[i] = kForward ? g.padding[i + 1] : span[i] - g.padding[i + 1];
+    if (g.stride[1] * g.stride[2] != 1) return s;
+    int64_t span[3];
+    for (int i : {1, 2}) {
+      span[i] = (g.kernel[i] - 1) * g.dilation[i];
+      s.before[i] = kForward ? g.padding[i] : span[i] - g.padding[i];
       if (s.before[i] < 0) return s;
     }
+    s.forward = kForward;
+    s.before[0] = g.padding[0];
+    s.time_taps = g.kernel[0], s.time_stride = g.stride[0], s.time_dilation = g.dilation[0];
     s.pixel = from.pixel, s.channels = channels, s.padded = padded;
-    s.height = size[1], s.width = size[2], s.results = results[2], s.results_height = results[1];
-    s.padded_height = results[1] + span[0], s.padded_width = results[2] + span[1];
+    s.frames = size[0], s.height = size[1], s.width = size[2];
+    s.out_frames = results[0], s.out_height = results[1], s.out_width = results[2];
+    s.line = results[2] + span[2], s.reach = span[1] * s.line + span[2];
     s.taps_beside = g.kernel[2];
+    for (int64_t rows = 1024; rows >= K::kPanelRows; rows /= 2) {
+      s.block = rows + 2 * K::kRowStep;
+      if (s.most_bytes(s.block) <= K::kStageBytes) break;
+    }
+    if (s.most_bytes(s.block) > 2 * K::kStageBytes) return s;  // kernels of many taps
     int32_t* steps = static_cast<int32_t*>(scratch(size_t(g.taps * padded / K::kDepth) * sizeof(int32_t), kSlotSteps));
     s.steps = steps;
     for (int64_t tap = 0; tap < g.taps; ++tap) {
-      const int64_t i = tap / g.kernel[2] * g.dilation[1], j = tap % g.kernel[2] * g.dilation[2];
-      const int64_t at = ((kForward ? i : span[0] - i) * s.padded_width + (kForward ? j : span[1] - j)) * padded;
-      for (int64_t c = 0; c < padded; c += K::kDepth) *steps++ = int32_t(at + c);
+      const int64_t i = tap / g.kernel[2] % g.kernel[1] * g.dilation[1], j = tap % g.kernel[2] * g.dilation[2],
+                    t = tap / (g.kernel[1] * g.kernel[2]);
+      const int64_t at = t * s.plane(s.block) + (kForward ? i : span[1] - i) * s.line + (kForward ? j : span[2] - j);
+      for (int64_t c = 0; c < padded; c += K::kDepth) *steps++ = int32_t(at * padded + c);
     }
     s.data = from.data;
   }
@@ -173,6 +182,7 @@ template <class K, class T> static void forward(const ConvForward& f, bool* rest
     ConvProduct<K, T, true> p{
         g.out_pixels(), out, g.taps * padded, e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded, {}, rest};
     p.staged = staged_rows<K>(p.from, p.channels, padded);
+    if (p.staged.data) p.m = g.batch * p.staged.out_frames * p.staged.per_frame();
     auto weight = [&](auto& product) {
       const TapWeight<T> w = by_tap<T>(f.weight);
       product.w = {w.data + i * out * w.o, w.tap, w.o, w.c};
@@ -198,6 +208,7 @@ template <class K, class T> static void backward_data(const ConvBackwardData& f,
     ConvProduct<K, T, false> p{
         g.in_pixels(), in, g.taps * padded, e, {&g, dy + i * out, f.dy.sizes[1], zeros}, out, padded, {}, rest};
     p.staged = staged_rows<K>(p.from, p.channels, padded);
+    if (p.staged.data) p.m = g.batch * p.staged.out_frames * p.staged.per_frame();
     auto weight = [&](auto& product) {
       const TapWeight<T> w = by_tap<T>(f.weight);
       product.w = {w.data + i * out * w.o, w.tap, w.o, w.c};

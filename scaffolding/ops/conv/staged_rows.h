@@ -1,7 +1,11 @@
-// Input of a convolution with a stride of 1 as tiles read it where it lies: the rows of pixels that a block of results
-// sees, with their padding, side by side. 16 results of one row are 16 pixels at one distance under every tap, so that
-// no tap needs a copy of its own: a ninth of what packed rows take (conv_product.h), and of what packing costs.
+// Input of a convolution whose strides in the picture are 1, as tiles read it where it lies: for a block of results the
+// pixels that they see, with their padding. A result is the same distance from its pixel under every tap, so that no tap
+// needs a copy of its own: a ninth of what packed rows take (conv_product.h), and of what packing costs.
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
+//
+// Rows of results are positions: those of a frame one row after the other, each with as many behind it as its taps see
+// beyond, up to a multiple of 16. Any 16 that begin at one are 16 pixels at one distance, whatever the width; what is
+// computed for a position that is no result is dropped. Taps over time have a copy of the block each, of their frames.
 #pragma once
 #include "scaffolding/ops/conv/kernel.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
@@ -9,61 +13,99 @@
 namespace sf {
 namespace SF_ISA {
 
-// Rows are counted over all pictures, each with its padding above and below: result (n, y) begins at row
-// n * padded_height + y, and tap (i, j) is i * dilation rows below and j * dilation pixels to the right.
 template <class Src> struct StagedRows {
   const Src* data = nullptr;  // null: not staged. Channels-last, first channel of the group
   int64_t pixel = 0;          // stride between pixels: all channels
   int64_t channels = 0, padded = 0;
-  int64_t height = 0, width = 0;                // of data
-  int64_t results = 0, results_height = 0;      // pixels of a row, rows of a picture
-  int64_t padded_height = 0, padded_width = 0;  // of what the results see
-  int64_t before[2] = {};                       // padding above, on the left
-  int64_t taps_beside = 0;                      // of a row of the kernel
-  const int32_t* steps = nullptr;               // elements from a result's first tap to each unit of k
+  int64_t frames = 0, height = 0, width = 0;              // of data
+  int64_t out_frames = 0, out_height = 0, out_width = 0;  // of results
+  int64_t before[3] = {};                                 // padding: frames, above, on the left
+  int64_t time_taps = 1, time_stride = 1, time_dilation = 1;
+  bool forward = true;             // else results are x, and data is dy
+  int64_t line = 0, reach = 0;     // positions of a row; to the furthest tap of a frame
+  int64_t taps_beside = 0;         // of a row of the kernel
+  int64_t block = 0;               // positions that are staged at once
+  const int32_t* steps = nullptr;  // elements from a result's first tap to each unit of k
 
+  SF_INLINE int64_t per_frame() const { return ceil_div(out_height * line, 16) * 16; }
+  // Positions of a block's copy for one tap over time: each frame in it sees `reach` more.
+  SF_INLINE int64_t plane(int64_t positions) const { return positions + (positions / per_frame() + 2) * reach; }
+  SF_INLINE int64_t most_bytes(int64_t positions) const {
+    return time_taps * plane(positions) * padded * int64_t(sizeof(Src)) + 4096;
+  }
   // Whether a row of taps fits in L1 with what it is multiplied by: its pixels are then read from there, but for the
   // first tap (128 channels, 256 x 256: 7 % faster; 320 channels would be 13 % slower).
   SF_INLINE bool again() const { return taps_beside * padded <= 12 * 32; }
-  SF_INLINE int64_t row_of(int64_t result) const {
-    const int64_t y = result / results;
-    return y / results_height * padded_height + y % results_height;
+
+  // The frame of data that a tap over time pairs with a frame of results, or null.
+  const Src* frame_of(int64_t result, int64_t tap) const {
+    int64_t t = result % out_frames;
+    if (forward) {
+      t = t * time_stride + tap * time_dilation - before[0];
+    } else {
+      t += before[0] - tap * time_dilation;
+      if (t % time_stride != 0) return nullptr;
+      t /= time_stride;
+    }
+    if (t < 0 || t >= frames) return nullptr;
+    return data + (result / out_frames * frames + t) * height * width * pixel;
   }
-  SF_INLINE int64_t taps_below() const { return padded_height - results_height; }
-  SF_INLINE int64_t most_bytes(int64_t rows_of_results) const {
-    const int64_t lines = ceil_div(rows_of_results, results) + 1;
-    return (lines + (ceil_div(lines, results_height) + 1) * taps_below()) * padded_width * padded *
-               int64_t(sizeof(Src)) +
-           4096;
+
+  // Positions first .. first + count of positions of one row of data.
+  void copy(Src* to, const Src* from, int64_t count) const {
+    if (pixel == padded && channels == padded) {
+      std::memcpy(static_cast<void*>(to), from, size_t(count * padded) * sizeof(Src));
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i, to += padded, from += pixel) {
+      std::memcpy(static_cast<void*>(to), from, size_t(channels) * sizeof(Src));
+      std::memset(static_cast<void*>(to + channels), 0, size_t(padded - channels) * sizeof(Src));
+    }
+  }
+  void stage_frame(Src* to, const Src* frame, int64_t first, int64_t count) const {
+    auto zero = [&](int64_t n) {
+      std::memset(static_cast<void*>(to), 0, size_t(n * padded) * sizeof(Src));
+      to += n * padded;
+    };
+    while (count > 0) {
+      const int64_t y = first / line - before[1], column = first % line, run = min64(count, line - column);
+      if (!frame || y < 0 || y >= height) {
+        zero(run);
+      } else {
+        const int64_t left = min64(run, max64(0, before[2] - column)),
+                      end = min64(run, max64(left, before[2] + width - column));
+        zero(left);
+        copy(to, frame + (y * width + column + left - before[2]) * pixel, end - left);
+        to += (end - left) * padded;
+        zero(run - end);
+      }
+      first += run, count -= run;
+    }
   }
   // Results first .. first + count.
   [[gnu::noinline]] void stage(Src* to, int64_t first, int64_t count) const {
-    const int64_t last = row_of(first + count - 1) + taps_below(), line = padded_width * padded;
-    for (int64_t row = row_of(first); row <= last; ++row, to += line) {
-      const int64_t n = row / padded_height, y = row % padded_height - before[0];
-      if (y < 0 || y >= height) {
-        std::memset(static_cast<void*>(to), 0, size_t(line) * sizeof(Src));
-        continue;
-      }
-      const int64_t end = min64(padded_width, before[1] + width);
-      std::memset(static_cast<void*>(to), 0, size_t(before[1] * padded) * sizeof(Src));
-      const Src* from = data + (n * height + y) * width * pixel;
-      if (pixel == padded && channels == padded) {
-        std::memcpy(static_cast<void*>(to + before[1] * padded), from,
-                    size_t((end - before[1]) * padded) * sizeof(Src));
-      } else {
-        for (int64_t x = before[1]; x < end; ++x, from += pixel) {
-          std::memcpy(static_cast<void*>(to + x * padded), from, size_t(channels) * sizeof(Src));
-          std::memset(static_cast<void*>(to + x * padded + channels), 0, size_t(padded - channels) * sizeof(Src));
-        }
-      }
-      if (end < padded_width)
-        std::memset(static_cast<void*>(to + end * padded), 0, size_t((padded_width - end) * padded) * sizeof(Src));
+    const int64_t each = per_frame(), step = plane(block) * padded;
+    while (count > 0) {
+      const int64_t frame = first / each, at = first % each, n = min64(count, each - at);
+      for (int64_t tap = 0; tap < time_taps; ++tap) stage_frame(to + tap * step, frame_of(frame, tap), at, n + reach);
+      to += (n + reach) * padded, first += n, count -= n;
     }
   }
   // Where the first tap of a result lies among what was staged from `first` on.
   SF_INLINE const Src* at(const Src* staged, int64_t first, int64_t result) const {
-    return staged + ((row_of(result) - row_of(first)) * padded_width + result % results) * padded;
+    const int64_t crossed = result / per_frame() - first / per_frame();
+    return staged + (result - first + crossed * reach) * padded;
+  }
+  // f(row of the results, row of the positions, count) for what of `count` positions are results.
+  template <class F> SF_INLINE void each_result(int64_t first, int64_t count, const F& f) const {
+    const int64_t each = per_frame();
+    for (int64_t i = 0; i < count;) {
+      const int64_t frame = (first + i) / each, at = (first + i) % each, y = at / line, x = at % line,
+                    run = min64(min64(count - i, each - at), line - x);
+      if (y < out_height && x < out_width)
+        f((frame * out_height + y) * out_width + x, int(i), int(min64(run, out_width - x)));
+      i += run;
+    }
   }
 };
 

@@ -113,6 +113,14 @@ template <class K, class P> SF_INLINE bool is_staged(const P& p) {
   else return false;
 }
 
+// f(row of c, row of a, count) for rows first .. first + count of a: all of them, but where rows are staged with what
+// lies between results.
+template <class K, class P, class F> SF_INLINE void each_result(const P& p, int64_t first, int count, const F& f) {
+  if constexpr (CanStage<K, P>)
+    if (is_staged<K>(p)) return p.staged.each_result(first, count, f);
+  f(first, 0, count);
+}
+
 // Rows m0..m1 and strips s0..s1 of the product. `bp` is b packed by pack_b. Runs on the calling thread.
 template <class K, class P>
 [[gnu::noinline]] void multiply_packed(const P& p, const PackedShape<K>& s, const typename K::Unit* bp, int64_t m0,
@@ -130,8 +138,7 @@ template <class K, class P>
   int64_t block_rows = max64(1, K::kBlockBytes / int64_t(sizeof(Unit)) / s.block_units / kPanel) * kPanel;
   if (stays) block_rows = min64(block_rows, stay_rows);
   if constexpr (CanStage<K, P>)
-    if (staged)
-      for (block_rows = 1024; block_rows > kPanel && p.staged.most_bytes(block_rows) > K::kStageBytes;) block_rows /= 2;
+    if (staged) block_rows = p.staged.block - 2 * K::kRowStep;
   const int64_t row_blocks = ceil_div(m1 - m0, block_rows);
   auto first_row = [&](int64_t rb) { return m0 + part_of<K>(m1 - m0, rb, row_blocks); };
   const int64_t most_rows = ceil_div(m1 - m0, row_blocks) + 2 * K::kRowStep;
@@ -142,7 +149,7 @@ template <class K, class P>
   const bool whole = !staged && together < s1 - s0;
   size_t a_bytes = size_t(most_rows * (whole ? s.units : s.block_units)) * sizeof(Unit) + kPackSlack;
   if constexpr (CanStage<K, P>)
-    if (staged) a_bytes = size_t(p.staged.most_bytes(most_rows));
+    if (staged) a_bytes = size_t(p.staged.most_bytes(p.staged.block));
   Unit* ap = static_cast<Unit*>(scratch(a_bytes, kSlotA));
   Acc* sums =
       s.blocks > 1 ? static_cast<Acc*>(scratch(size_t(most_rows * together * NR) * sizeof(Acc), kSlotSums)) : nullptr;
@@ -166,7 +173,7 @@ template <class K, class P>
           const Unit* b = bp + s.offset(kb, st);
           const int64_t c0 = st * NR;
           const int cols = int(min64(p.n - c0, NR)), vecs = cols <= L ? 1 : kTileVecs;
-          const bool straight = plain && cols == vecs * L;
+          const bool straight = plain && !staged && cols == vecs * L;
           // The strip that follows this one in memory comes into L2 while this one is used, a part per panel.
           const int64_t ahead_bytes = ceil_div(depth * NR * int64_t(sizeof(Unit)), panels),
                         ahead_step = ceil_div(ahead_bytes, max64(1, depth));
@@ -194,9 +201,13 @@ template <class K, class P>
             } else if (straight) {
               run(static_cast<Acc*>(e.c) + (i0 + r0) * e.c_row + c0, e.c_row, rest);
             } else {
-              for (int i = 0; i < mr; ++i) __builtin_prefetch(advance(e.c, e.c_type, (i0 + r0 + i) * e.c_row + c0), 1);
+              each_result<K>(p, i0 + r0, mr, [&](int64_t row, int, int count) {
+                for (int i = 0; i < count; ++i) __builtin_prefetch(advance(e.c, e.c_type, (row + i) * e.c_row + c0), 1);
+              });
               run(tile_sums, NR, rest);
-              finish_tile(e, i0 + r0, mr, c0, cols, tile_sums, NR);
+              each_result<K>(p, i0 + r0, mr, [&](int64_t row, int at, int count) {
+                finish_tile(e, row, count, c0, cols, tile_sums + at * NR, NR);
+              });
             }
           }
         }

@@ -42,7 +42,7 @@ struct MulTiles : TileBlocks {
   typedef float Vec __attribute__((vector_size(64)));
   // Rows that were staged (conv/staged_rows.h) take this much of L2 at most; of them each sixteen lie at one distance.
   static constexpr bool kStages = true;
-  static constexpr int64_t kStageBytes = 640 << 10;
+  static constexpr int64_t kStageBytes = 800 << 10;
   static void staged_panel(int64_t depth, const BFloat16* first, const BFloat16* second, int64_t pixel, bool again,
                            const int32_t* steps, int rows, int vecs, const TileUnit* b, float* c, int64_t c_row,
                            const float* rest, int64_t rest_row, const char* ahead, int64_t ahead_step);
