@@ -6,8 +6,10 @@
 //
 // A decoder D says what a weight's numbers are: decode(row, k0, count, to) writes `count` of them, of that row from k0
 // on, a multiple of 256; `to` has room for 256. prefetch(row, k0, count) asks for their bytes.
-// Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
+// Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
+#include <type_traits>
+
 #include "scaffolding/ops/matmul/few_rows.h"
 
 namespace sf {
@@ -16,57 +18,71 @@ namespace SF_ISA {
 constexpr int kDecoded = 256;  // numbers of a row that are decoded at once: a K format's block, or eight of the others
 
 // What multiply_packed() multiplies: b's columns are rows of the weight. Depths begin at multiples of kDecoded.
-template <class S, class D> struct DecodedOperands {
+template <class K, class S, class D> struct DecodedOperands {
   using Src = S;
+  // Of b on its way: what the arithmetic packs.
+  using Number = std::conditional_t<K::kDepth == 1, float, S>;
   int64_t m, n, k;
   const Src* a;
   int64_t a_m;
   D weight;
   int64_t first;  // column 0 is this row of the weight
   Epilogue e;
+  bool* rest = nullptr;  // watch_packing()
 
-  SF_INLINE void pack_a(float* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
-    pack<MulF32>(dst, rows, a + row * a_m + k0, a_m, 1, rows, values);
+  SF_INLINE void pack_a(typename K::Unit* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
+    pack<typename K::Left>(dst, rows, a + row * a_m + k0, a_m, 1, rows, values);
+    watch_packing<K>(rest);
   }
-  SF_INLINE void pack_b(float* dst, int64_t col, int cols, int64_t k0, int64_t values) const {
-    constexpr int NR = kTileCols<MulF32>;
-    alignas(64) float numbers[NR * kDecoded];
-    const float* rows[NR];
+  SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, Number* to) const {
+    if constexpr (std::is_same_v<Number, float>) {
+      weight.decode(row, k0, count, to);
+    } else {
+      alignas(64) float numbers[kDecoded];
+      weight.decode(row, k0, count, numbers);
+      for (int64_t i = 0; i < count; i += kLanes) store(to + i, load(numbers + i));
+    }
+  }
+  SF_INLINE void pack_b(typename K::Unit* dst, int64_t col, int cols, int64_t k0, int64_t values) const {
+    constexpr int NR = kTileCols<K>;
+    alignas(64) Number numbers[NR * kDecoded];
+    const Number* rows[NR];
     for (int i = 0; i < NR; ++i) rows[i] = numbers + i * kDecoded;
     for (int64_t at = 0; at < values; at += kDecoded) {
       const int64_t count = min64(kDecoded, values - at);
-      for (int i = 0; i < cols; ++i) weight.decode(first + col + i, k0 + at, count, numbers + i * kDecoded);
-      pack_rows<MulF32>(dst + at * NR, NR, rows, cols, count);
+      for (int i = 0; i < cols; ++i) decode(first + col + i, k0 + at, count, numbers + i * kDecoded);
+      pack_rows<K>(dst + at / K::kDepth * NR, NR, rows, cols, count);
     }
+    watch_packing<K>(rest);
   }
 };
 
 // Depths of whole blocks, near those of other products.
-SF_INLINE static PackedShape<MulF32> shape_of_blocks(int64_t k, int64_t n) {
-  PackedShape<MulF32> s(k, n);
+template <class K> static PackedShape<K> shape_of_blocks(int64_t k, int64_t n) {
+  PackedShape<K> s(k, n);
   if (s.blocks > 1) {
-    s.block_units = 3 * kDecoded;
+    s.block_units = max64(1, (K::kDepthPart * K::kDepth + kDecoded / 2) / kDecoded) * kDecoded / K::kDepth;
     s.blocks = ceil_div(s.units, s.block_units);
   }
   return s;
 }
 
-// Floats of decoded strips at a time: two megabytes stay in a cache while rows pass by them, and a second packing of
-// those rows costs as little as a hundredth of a product with 128 columns.
+// Bytes of decoded strips at a time: of float32, two megabytes stay in a cache while rows pass by them, and a second
+// packing of those rows costs as little as a hundredth of a product with 128 columns.
 constexpr int64_t kDecodedBytes = 4 << 20;
 
-template <class P> static void multiply_many_rows(const P& p) {
-  const int64_t per_strip = p.k * kTileCols<MulF32> * int64_t(sizeof(float));
-  const int64_t chunk = max64(8, kDecodedBytes / max64(1, per_strip)) * kTileCols<MulF32>;
+template <class K, class P> static void multiply_many_rows(const P& p) {
+  const int64_t per_strip = ceil_div(p.k, K::kDepth) * kTileCols<K> * int64_t(sizeof(typename K::Unit));
+  const int64_t chunk = max64(8, kDecodedBytes / max64(1, per_strip)) * kTileCols<K>;
   for (int64_t c0 = 0; c0 < p.n; c0 += chunk) {
     P part = p;
     part.n = min64(chunk, p.n - c0);
     part.first += c0;
     part.e = columns(p.e, c0);
-    const PackedShape<MulF32> s = shape_of_blocks(p.k, part.n);
-    auto* packed = static_cast<float*>(scratch(s.bytes(), kSlotB));
-    pack_whole_b<MulF32>(part, s, packed);
-    multiply_prepacked<MulF32>(part, s, packed);
+    const PackedShape<K> s = shape_of_blocks<K>(p.k, part.n);
+    auto* packed = static_cast<typename K::Unit*>(scratch(s.bytes(), kSlotB));
+    pack_whole_b<K>(part, s, packed);
+    multiply_prepacked<K>(part, s, packed);
   }
 }
 
@@ -128,15 +144,28 @@ template <class P> static void multiply_few_rows(const P& p, const float* a, int
   }
 }
 
-template <class S, class D>
-static void multiply_decoded(const TensorView& a, const TensorView& bias, const TensorView& residual,
-                             const TensorView& c, Activation act, const D& weight) {
+// a, c: of C (CodedProduct, GgufProduct).
+template <class K, class S, class C, class D>
+static DecodedOperands<K, S, D> decoded_operands(const C& call, const D& weight, bool* rest = nullptr) {
   Epilogue e{};
-  e.c = c.data, e.c_row = c.strides[0], e.c_type = c.dtype, e.act = act, e.alpha = 1, e.beta = 0;
-  if (bias) e.bias = bias.data, e.bias_type = bias.dtype;
-  if (residual) e.residual = residual.data, e.residual_row = residual.strides[0], e.residual_type = residual.dtype;
-  const DecodedOperands<S, D> p{c.sizes[0], c.sizes[1], a.sizes[1], a.as<const S>(), a.strides[0], weight, 0, e};
-  if (p.m > kFewRows) return multiply_many_rows(p);
+  e.c = call.c.data, e.c_row = call.c.strides[0], e.c_type = call.c.dtype, e.act = call.act, e.alpha = 1, e.beta = 0;
+  if (call.bias) e.bias = call.bias.data, e.bias_type = call.bias.dtype;
+  if (call.residual)
+    e.residual = call.residual.data, e.residual_row = call.residual.strides[0], e.residual_type = call.residual.dtype;
+  return {call.c.sizes[0],
+          call.c.sizes[1],
+          call.a.sizes[1],
+          call.a.template as<const S>(),
+          call.a.strides[0],
+          weight,
+          0,
+          e,
+          rest};
+}
+
+template <class S, class C, class D> static void multiply_decoded(const C& call, const D& weight) {
+  const auto p = decoded_operands<MulF32, S>(call, weight);
+  if (p.m > kFewRows) return multiply_many_rows<MulF32>(p);
   const int64_t a_row = ceil_div(p.k, kLanes) * kLanes;
   auto* floats = static_cast<float*>(scratch(size_t(p.m * a_row) * sizeof(float) + kPackSlack, kSlotA));
   for (int64_t i = 0; i < p.m; ++i) {
@@ -148,6 +177,15 @@ static void multiply_decoded(const TensorView& a, const TensorView& bias, const 
   parallel_for(groups, ceil_div(kDotWork, max64(1, work)), [&](int64_t begin, int64_t end) {
     multiply_few_rows(p, floats, a_row, begin * kDotCols, min64(p.n, end * kDotCols));
   });
+}
+
+// In the dtype of the activations.
+template <class C, class D> static void multiply_any(const C& call, const D& weight) {
+  switch (call.a.dtype) {
+    case kFloat16: return multiply_decoded<Half>(call, weight);
+    case kBFloat16: return multiply_decoded<BFloat16>(call, weight);
+    default: return multiply_decoded<float>(call, weight);
+  }
 }
 
 }  // namespace SF_ISA

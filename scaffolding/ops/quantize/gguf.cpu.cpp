@@ -1,7 +1,5 @@
 // Numbers and products of weights in GGUF's blocks (decoded_product.h).
-#include "scaffolding/ops/quantize/decoded_product.h"
-#include "scaffolding/ops/quantize/gguf_decode.h"
-#include "scaffolding/ops/quantize/gguf_kernel.h"
+#include "scaffolding/ops/quantize/gguf_rows.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -35,30 +33,7 @@ static void run_gguf_decode(const GgufDecode& d) {
   }
 }
 
-// Rows of whole blocks.
-struct GgufRows {
-  const uint8_t* blocks;
-  int64_t row_bytes;
-  GgufDecoder f;
-  SF_INLINE const uint8_t* at(int64_t row, int64_t k0) const {
-    return blocks + row * row_bytes + k0 / f.block * f.bytes;
-  }
-  SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, float* to) const {
-    f.decode(at(row, k0), count / f.block, to);
-  }
-  SF_INLINE void prefetch(int64_t row, int64_t k0, int64_t count) const {
-    for (int64_t b = 0; b < count / f.block * f.bytes; b += 64) __builtin_prefetch(at(row, k0) + b, 0, 2);
-  }
-};
-
-static void run_gguf_product(const GgufProduct& g) {
-  const GgufRows rows{g.blocks.as<const uint8_t>(), g.blocks.sizes[1], gguf_decoder(g.format)};
-  switch (g.a.dtype) {
-    case kFloat16: return multiply_decoded<Half>(g.a, g.bias, g.residual, g.c, g.act, rows);
-    case kBFloat16: return multiply_decoded<BFloat16>(g.a, g.bias, g.residual, g.c, g.act, rows);
-    default: return multiply_decoded<float>(g.a, g.bias, g.residual, g.c, g.act, rows);
-  }
-}
+static void run_gguf_product(const GgufProduct& g) { multiply_any(g, rows_of(g)); }
 
 }  // namespace SF_ISA
 

@@ -3,16 +3,17 @@
 
 namespace sf::bench {
 
-// Many rows: a product at the rate of float32's, since blocks are decoded once for all rows. Few rows: as fast as the
+// Many rows: a product at the rate of the activations' dtype, since blocks are decoded once for all rows. Few rows: as fast as the
 // blocks are read; so many weights in turn that no cache holds them.
 static Rows gguf_rows([](std::vector<Row>& rows) {
   constexpr int64_t n = 4096;
   for (const char* format : {"Q8_0", "Q4_K"}) {
     const std::string name = format;
-    rows.push_back({"linear_gguf 4096 " + name, Roof::F32, 2.0 * n * n * n, share(0.8), [=] {
-                      const Tensor w = quantize_gguf(random({n, n}, kFloat32), name);
-                      return [=, x = random({n, n}, kFloat32)] { keep(linear_gguf(x, w, {}, name)); };
-                    }});
+    for (DType t : {kFloat32, kBFloat16})
+      rows.push_back({"linear_gguf 4096 " + name + " " + short_name(t), roof_of(t), 2.0 * n * n * n, share(0.8), [=] {
+                        const Tensor w = quantize_gguf(random({n, n}, kFloat32), name);
+                        return [=, x = random({n, n}, t)] { keep(linear_gguf(x, w, {}, name)); };
+                      }});
     for (int64_t m : {1, 4, 16}) {
       const GgufFormat& f = gguf_blocks("bench", name);
       const double bytes = double(n * n / f.block * f.bytes);

@@ -14,8 +14,8 @@ struct GgufDecode {
 extern KernelTable<GgufDecode> gguf_decode;
 
 // c[m, n] = act(sum_k a[m, k] * w[n, k] + bias[n] + residual[m, n]), with row n of w in blocks: blocks[n, bytes].
-// a, c, residual: float32, bfloat16 or float16, one dtype, last stride 1; sums in float32. bias: [n], a's dtype or
-// float32. bias and residual may be undefined.
+// a, c, residual: float32, bfloat16 or float16, one dtype, last stride 1; sums in float32. A kernel may round w to a's
+// dtype. bias: [n], a's dtype or float32. bias and residual may be undefined.
 struct GgufProduct {
   TensorView a, blocks, bias, residual, c;
   GgufBlocks format = GgufBlocks::Q8_0;

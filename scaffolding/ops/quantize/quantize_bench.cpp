@@ -20,14 +20,16 @@ static Rows quantize_rows([](std::vector<Row>& rows) {
                       keep(y = dequantize_fp8(q, scale, kBFloat16));
                     };
                   }});
-  // A product at the rate of float32's, since codes are decoded once for all rows; int8's sums at that of integers.
+  // A product at the rate of the activations' dtype, since codes are decoded once for all rows; int8's sums at that of integers.
   constexpr int64_t wide = 4096;
-  rows.push_back({"linear_nf4 4096", Roof::F32, 2.0 * wide * wide * wide, share(0.8), [] {
-                    auto [codes, absmax] = quantize_nf4(random({wide, wide}, kFloat32));
-                    return [codes = codes, absmax = absmax, x = random({wide, wide}, kFloat32)] {
-                      keep(linear_nf4(x, codes, absmax, {}, {}, {}, wide));
-                    };
-                  }});
+  for (DType t : {kFloat32, kBFloat16})
+    rows.push_back(
+        {std::string("linear_nf4 4096 ") + short_name(t), roof_of(t), 2.0 * wide * wide * wide, share(0.8), [=] {
+           auto [codes, absmax] = quantize_nf4(random({wide, wide}, kFloat32));
+           return [=, codes = codes, absmax = absmax, x = random({wide, wide}, t)] {
+             keep(linear_nf4(x, codes, absmax, {}, {}, {}, wide));
+           };
+         }});
   for (bool dynamic : {false, true})
     rows.push_back({dynamic ? "linear_int8 4096 dynamic" : "linear_int8 4096", dynamic ? Roof::Int8 : Roof::F32,
                     2.0 * wide * wide * wide, share(dynamic ? 0.6 : 0.8), [=] {
