@@ -25,6 +25,7 @@ if(SF_SERVER)
   target_link_libraries(scaffolding_server PUBLIC scaffolding nlohmann_json::nlohmann_json
                         PRIVATE ${SF_SQLITE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
   sf_unity(scaffolding_server)
+  include(cmake/embedded_page.cmake)
 else()
   list(FILTER sf_tests EXCLUDE REGEX "/scaffolding/server/")
 endif()

@@ -12,10 +12,11 @@ import pytest
 
 
 class Server:
-    def __init__(self, build_dir, data, *options, env=None):
+    def __init__(self, build_dir, data, *options, env=None, port=0):
         self.data = data
         self.log = open(data.parent / (data.name + ".log"), "a+")
-        command = [str(build_dir / "scaffolding"), "serve", "--port", "0", "--data", str(data), *map(str, options)]
+        command = [str(build_dir / "scaffolding"), "serve", "--port", str(port), "--data", str(data)]
+        command += map(str, options)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True, env=env)
         ready, _, _ = select.select([self.process.stdout], [], [], 30)
         line = self.process.stdout.readline() if ready else ""

@@ -2,6 +2,7 @@
 // our own.
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 
 #include "apps/cli/commands.h"
@@ -60,6 +61,7 @@ void serve(ServeOptions o) {
   server::ServerSettings& s = o.settings;
   if (!o.tokens.empty()) s.guard.tokens = server::read_tokens(o.tokens);
   if (s.data.empty()) s.data = usual_data_folder();
+  for (auto& folder : s.runs) SF_CHECK(std::filesystem::is_directory(folder), "--runs: there is no folder '", folder, "'");
   s.shelf.dtype = dtype_of("--dtype", o.dtype);
   s.shelf.device = Device(o.device);
   if (!o.memory.empty()) s.shelf.budget = uint64_t(diffusion::bytes_of("--max-ram", o.memory));
@@ -104,6 +106,8 @@ void add_serve(CLI::App& program) {
       ->allow_extra_args(false);
   c->add_option("--model", s.shelf.default_model, "The name of the one that requests without a model get");
   c->add_option("--lora-dir", s.shelf.lora_folders, "A folder of LoRAs; may be given again")->allow_extra_args(false);
+  c->add_option("--runs", s.runs, "A folder of a training run, or with some in it, for the page; may be given again")
+      ->allow_extra_args(false);
   c->add_option("--dtype", o->dtype, "float32, bfloat16 or float16")->capture_default_str();
   c->add_option("--device", o->device, "Where the networks run: cpu, cuda or cuda:1")->capture_default_str();
   c->add_option("--max-ram", o->memory,

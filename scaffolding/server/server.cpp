@@ -2,6 +2,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
+#include "scaffolding/server/page/page.h"
 
 namespace sf::server {
 
@@ -15,19 +16,29 @@ ShelfSettings shelf_settings(const ServerSettings& s) {
   return shelf;
 }
 
+GuardSettings guard_settings(const ServerSettings& s, const std::string& secret) {
+  GuardSettings guard = s.guard;
+  guard.secret = secret;
+  return guard;
+}
+
 }  // namespace
 
 struct Server::Parts {
   Parts(ServerSettings s, Samplers samplers, std::FILE* to)
       : log(to, s.log_requests),
-        guard(s.guard),
         history(s.data),
+        guard(guard_settings(s, history.secret())),
         shelf(shelf_settings(s)),
         jobs(history, shelf, std::move(samplers), s.jobs, log, metrics),
         upscaling(shelf),
-        context{jobs, upscaling, guard, metrics, log, s.requests, history.secret(), s.public_url} {
+        context{jobs, upscaling, guard, metrics, log, s.requests, history.secret(), s.public_url, s.runs} {
     add_operation_routes(router, context);
     add_job_routes(router, context);
+    add_picture_routes(router, context);
+    add_session_routes(router, context);
+    add_run_routes(router, context);
+    add_page_routes(router);
     add_openai_routes(router, context);
     add_webui_routes(router, context);
     add_webui_list_routes(router, context);
@@ -122,8 +133,8 @@ struct Server::Parts {
 
   Log log;
   Metrics metrics;
-  Guard guard;
   History history;
+  Guard guard;
   ModelShelf shelf;
   Jobs jobs;
   Upscaling upscaling;

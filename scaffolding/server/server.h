@@ -19,6 +19,7 @@ struct ServerSettings {
   RequestLimits requests;
   JobSettings jobs;
   std::string public_url;
+  std::vector<std::string> runs;  // folders of training runs, or with some in them
   bool log_requests = false;
 };
 

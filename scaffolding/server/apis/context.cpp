@@ -6,7 +6,6 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/base64.h"
-#include "scaffolding/io/sha.h"
 #include "scaffolding/server/http/url.h"
 #include "scaffolding/server/jobs/clip_files.h"
 
@@ -92,24 +91,6 @@ std::string picture_bytes(Context& c, const Picture& picture) {
   if (!in) throw ApiError(404, "the picture's file is gone", "not_found");
   return {std::istreambuf_iterator<char>(in), {}};
 }
-
-namespace {
-
-// HMAC (RFC 2104) with SHA-256, in hexadecimal digits.
-std::string signature(const std::string& secret, const std::string& text) {
-  std::string inner(64, '\x36'), outer(64, '\x5c');
-  for (size_t i = 0; i < std::min<size_t>(secret.size(), 64); ++i)
-    inner[i] = char(inner[i] ^ secret[i]), outer[i] = char(outer[i] ^ secret[i]);
-  io::Sha first(io::Sha::Sha256), second(io::Sha::Sha256);
-  first.update(inner.data(), inner.size()), first.update(text.data(), text.size());
-  const std::string hex = first.hex();
-  std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) bytes += char(std::stoi(hex.substr(i, 2), nullptr, 16));
-  second.update(outer.data(), outer.size()), second.update(bytes.data(), bytes.size());
-  return second.hex();
-}
-
-}  // namespace
 
 std::string signed_url(const Context& c, const Request& request, const Picture& picture) {
   const std::string expires = std::to_string(int64_t(seconds_now() + c.limits.url_seconds));

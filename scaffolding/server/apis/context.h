@@ -24,6 +24,7 @@ struct Context {
   RequestLimits limits;
   std::string secret;      // for signed addresses
   std::string public_url;  // "https://example.org"; "": by the request's Host
+  std::vector<std::string> runs = {};  // folders of training runs, or with some in them
 };
 
 // Accepted, or what it was accepted as before. The model's and the sampler's names are settled, limits are looked at,
@@ -45,6 +46,7 @@ std::string bytes_of_text(const std::string& field, std::string_view text);
 // A random seed, below 2^32 as other programs' are.
 int64_t drawn_seed();
 
+json picture_json(const Picture& picture);  // as our own API tells of it
 // The file's bytes. ApiError 404 where it is gone.
 std::string picture_bytes(Context& context, const Picture& picture);
 std::string signed_url(const Context& context, const Request& request, const Picture& picture);
@@ -59,6 +61,9 @@ ApiError error_of(const JobRecord& job);  // of one that is not done
 
 void add_operation_routes(Router& router, Context& context);
 void add_job_routes(Router& router, Context& context);
+void add_picture_routes(Router& router, Context& context);
+void add_session_routes(Router& router, Context& context);
+void add_run_routes(Router& router, Context& context);
 void add_openai_routes(Router& router, Context& context);
 void add_webui_routes(Router& router, Context& context);
 void add_webui_list_routes(Router& router, Context& context);

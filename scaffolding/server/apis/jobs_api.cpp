@@ -1,4 +1,4 @@
-// Our own API, /api/v1: jobs that are made, looked at, cancelled and listened to; pictures; models.
+// Our own API, /api/v1: jobs that are made, looked at, cancelled and listened to; models.
 #include <algorithm>
 #include <set>
 
@@ -107,18 +107,6 @@ NewJob job_from(const Call& call, const Fields& fields) {
   return job;
 }
 
-json picture_json(const Picture& p) {
-  return {{"id", p.id},
-          {"url", "/api/v1/pictures/" + p.id},
-          {"seed", p.seed},
-          {"width", p.width},
-          {"height", p.height},
-          {"bytes", p.bytes},
-          {"frames", p.frames},
-          {"type", media_type(p.file)},
-          {"favourite", p.favourite}};
-}
-
 json job_json(const JobView& v) {
   const JobRecord& j = v.record;
   auto time = [](double t) { return t > 0 ? json(t) : json(); };
@@ -157,26 +145,47 @@ std::string event_text(const JobEvent& event, bool with_previews, bool websocket
          "\ndata: " + data.dump(-1, ' ', false, json::error_handler_t::replace) + "\n\n";
 }
 
-History::Found picture_for(Context& c, const Caller& caller, const std::string& id) {
-  auto found = c.jobs.history().find_picture(id);
-  if (!found || (found->client != caller.name && !caller.admin))
-    throw ApiError(404, "there is no picture '" + id.substr(0, 60) + "'", "not_found", "id");
-  return *found;
+uint64_t number_of(std::string_view text) {  // 0 of what is none
+  if (text.empty() || text.size() > 15 || text.find_first_not_of("0123456789") != text.npos) return 0;
+  return std::stoull(std::string(text));
 }
 
-Response picture_response(Context& c, const Picture& picture) {
-  return {.body = picture_bytes(c, picture),
-          .type = media_type(picture.file),
-          .headers = {{"Cache-Control", "private, max-age=31536000, immutable"}}};
+// What a model can be asked for: its own task and those of its family. Empty of a file that was not loaded yet.
+json tasks_of(const ShelfModel& model) {
+  json out = json::array();
+  const auto* own = diffusion::find_pipeline(model.class_name);
+  if (!own) return out;
+  for (auto* entry : diffusion::all_pipelines())
+    if (entry == own || entry->family_name == own->family_name) out.push_back(diffusion::name_of(entry->its_task));
+  return out;
+}
+
+// Of all jobs of the caller in one stream: a browser has few connections for all its windows together.
+void listen_to_all(Context& c, const Call& call, const Answer& answer) {
+  uint64_t after = number_of(call.request.header("last-event-id"));
+  if (after == 0) after = uint64_t(call.query.value("after", int64_t(0)));
+  const bool previews = call.query.value("previews", false), websocket = call.request.websocket;
+  answer->begin_events();
+  c.jobs.follow(
+      call.caller.name, after,
+      [&](bool complete, uint64_t from) {
+        const JobEvent hello{from, "hello", {{"complete", complete}}, nullptr};
+        answer->send((websocket ? "" : "retry: 1000\n") + event_text(hello, false, websocket));
+      },
+      [answer, previews, websocket](const FeedEvent& e) {
+        if (answer->has_left()) return false;
+        JobEvent event = e.event;
+        event.id = e.id, event.data["job"] = e.job;
+        answer->send(event_text(event, previews, websocket));
+        return true;
+      },
+      previews);
 }
 
 void listen(Context& c, const Call& call, const Answer& answer) {
   const JobView view = job_of(c, call.caller, call.path.at("id"));
-  uint64_t after = 0;
-  const std::string_view last = call.request.header("last-event-id");
-  if (!last.empty() && last.size() < 16 && last.find_first_not_of("0123456789") == last.npos)
-    after = std::stoull(std::string(last));
-  else after = uint64_t(call.query.value("after", int64_t(0)));
+  uint64_t after = number_of(call.request.header("last-event-id"));
+  if (after == 0) after = uint64_t(call.query.value("after", int64_t(0)));
   const bool previews = call.query.value("previews", false), websocket = call.request.websocket;
   answer->begin_events();
   c.jobs.subscribe(
@@ -211,18 +220,24 @@ void add_job_routes(Router& router, Context& c) {
            [&c](Call& call, const Answer& a) {
              JobFilter filter{.client = call.caller.name};
              if (call.caller.admin && call.query.value("everybody", false)) filter.client.reset();
-             if (call.query.contains("state")) filter.state = job_state(call.query["state"].get<std::string>());
+             json jobs = json::array();
+             if (const std::string state = call.query.value("state", ""); state == "active") {
+               for (auto& view : c.jobs.active(call.caller.name)) jobs.push_back(job_json(view));
+               return a->respond(json_response({{"jobs", jobs}}));
+             } else if (!state.empty()) {
+               filter.state = job_state(state);
+             }
              filter.words = call.query.value("words", "");
              filter.before = call.query.value("before", "");
              filter.limit = call.query.value("limit", int64_t(50));
-             json jobs = json::array();
              for (auto& record : c.jobs.history().list(filter)) {
                auto view = c.jobs.find(record.id);
                jobs.push_back(job_json(view ? *view : JobView{.record = record}));
              }
              a->respond(json_response({{"jobs", jobs}}));
            })
-      .asks({field("state", K::Text).one_of({"waiting", "running", "done", "failed", "cancelled"}),
+      .asks({field("state", K::Text, "active: the caller's that wait or run, all of them")
+                 .one_of({"waiting", "running", "done", "failed", "cancelled", "active"}),
              field("words", K::Text).at_most(1000), field("before", K::Text).at_most(40),
              field("limit", K::Whole).range(1, 500), field("everybody", K::Flag)});
   router.add("GET", "/api/v1/jobs/{id}", "A job, with its progress and pictures", [&c](Call& call, const Answer& a) {
@@ -256,36 +271,10 @@ void add_job_routes(Router& router, Context& c) {
                if (!view.preview) throw ApiError(404, "there is no preview of this job now", "not_found");
                a->respond({.body = *view.preview, .type = "image/png", .headers = {{"Cache-Control", "no-store"}}});
              });
-  router.add("GET", "/api/v1/pictures/{id}",
-             "A picture, a PNG that says how it was made, or a clip in the format that was asked for",
-             [&c](Call& call, const Answer& a) {
-               a->respond(picture_response(c, picture_for(c, call.caller, call.path.at("id")).picture));
-             });
   router
-      .add("PATCH", "/api/v1/pictures/{id}", "Favourites are kept whatever their age",
-           [&c](Call& call, const Answer& a) {
-             auto found = picture_for(c, call.caller, call.path.at("id"));
-             found.picture.favourite = call.body["favourite"].get<bool>();
-             c.jobs.history().set_favourite(found.picture.id, found.picture.favourite);
-             a->respond(json_response(picture_json(found.picture)));
-           })
-      .takes({.all = {field("favourite", K::Flag).need()}});
-  router.add("DELETE", "/api/v1/pictures/{id}", "Removes a picture for good", [&c](Call& call, const Answer& a) {
-    c.jobs.history().remove_picture(picture_for(c, call.caller, call.path.at("id")).picture.id);
-    a->respond({.status = 204, .type = ""});
-  });
-  router
-      .add("GET", "/pictures/{file}", "A picture by a signed address, as OpenAI's API gives them",
-           [&c](Call& call, const Answer& a) {
-             std::string id = call.path.at("file");
-             if (const size_t dot = id.rfind('.'); dot != id.npos) id.resize(dot);
-             if (!is_signed(c, id, call.request.query))
-               throw ApiError(403, "the address has no signature of this server", "signature");
-             const auto found = c.jobs.history().find_picture(id);
-             if (!found) throw ApiError(404, "the picture is not there any more", "not_found");
-             a->respond(picture_response(c, found->picture));
-           })
-      .open();
+      .add("GET", "/api/v1/events", "What happens to all jobs of the caller; 'hello' says whether nothing was left out",
+           [&c](Call& call, const Answer& a) { listen_to_all(c, call, a); })
+      .asks({field("previews", K::Flag), field("after", K::Whole, "as of a job's events").range(0, 9e15)});
   router.add("GET", "/api/v1/models", "The models that jobs may name", [&c](Call&, const Answer& a) {
     json models = json::array();
     const auto resident = c.jobs.shelf().resident();
@@ -297,6 +286,7 @@ void add_job_routes(Router& router, Context& c) {
       models.push_back({{"name", m.name},
                         {"title", m.title},
                         {"pipeline", m.class_name.empty() ? json() : json(m.class_name)},
+                        {"tasks", tasks_of(m)},
                         {"makes_clips", m.class_name.empty() ? json() : json(m.makes_clips())},
                         {"bytes", m.bytes},
                         {"default", m.name == c.jobs.shelf().default_model()},

@@ -41,6 +41,19 @@ bool is_equal_in_constant_time(std::string_view a, std::string_view b) {
   return differs == 0;
 }
 
+std::string signature(const std::string& secret, const std::string& text) {
+  std::string inner(64, '\x36'), outer(64, '\x5c');
+  for (size_t i = 0; i < std::min<size_t>(secret.size(), 64); ++i)
+    inner[i] = char(inner[i] ^ secret[i]), outer[i] = char(outer[i] ^ secret[i]);
+  io::Sha first(io::Sha::Sha256), second(io::Sha::Sha256);
+  first.update(inner.data(), inner.size()), first.update(text.data(), text.size());
+  const std::string hex = first.hex();
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += char(std::stoi(hex.substr(i, 2), nullptr, 16));
+  second.update(outer.data(), outer.size()), second.update(bytes.data(), bytes.size());
+  return second.hex();
+}
+
 std::vector<Token> read_tokens(const std::string& path) {
   std::ifstream in(path);
   SF_CHECK(in, "--tokens: cannot read '", path, "'");
@@ -94,6 +107,38 @@ std::optional<ApiError> Guard::check_origin(const Request& request) const {
                   "origin");
 }
 
+std::string Guard::session_of(const std::string& token, double now) const {
+  const std::string hash = hash_of_token(token), until = std::to_string(int64_t(now + kSessionSeconds));
+  for (auto& t : s_.tokens)
+    if (is_equal_in_constant_time(t.hash, hash) && !s_.secret.empty())
+      return hash.substr(0, 16) + "." + until + "." + signature(s_.secret, "session " + hash + " " + until);
+  throw ApiError(401, "there is no such token", "invalid_api_key", "token");
+}
+
+const Token* Guard::token_of_session(std::string_view cookies) const {
+  const std::string name = std::string(kSessionCookie) + "=";
+  while (!cookies.empty()) {
+    const size_t end = std::min(cookies.find(';'), cookies.size());
+    std::string_view one = cookies.substr(0, end);
+    cookies.remove_prefix(std::min(end + 1, cookies.size()));
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    if (!one.starts_with(name)) continue;
+    one.remove_prefix(name.size());
+    const size_t dot = one.find('.'), second = dot == one.npos ? dot : one.find('.', dot + 1);
+    if (one.size() > 200 || second == one.npos) return nullptr;
+    const std::string until(one.substr(dot + 1, second - dot - 1));
+    if (until.empty() || until.size() > 12 || until.find_first_not_of("0123456789") != until.npos) return nullptr;
+    const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    for (auto& t : s_.tokens)
+      if (t.hash.starts_with(one.substr(0, dot)) && !s_.secret.empty() && std::stod(until) > now &&
+          is_equal_in_constant_time(one.substr(second + 1),
+                                    signature(s_.secret, "session " + t.hash + " " + until)))
+        return &t;
+    return nullptr;
+  }
+  return nullptr;
+}
+
 Caller Guard::caller(const Request& request, Access access) const {
   if (!has_tokens()) return {.name = "", .admin = true};
   std::string_view given = request.header("authorization");
@@ -114,14 +159,18 @@ Caller Guard::caller(const Request& request, Access access) const {
   const Token* found = nullptr;
   for (auto& t : s_.tokens)
     if (is_equal_in_constant_time(t.hash, hash)) found = &t;
-  if (found && !token.empty()) {
+  if (token.empty()) found = token_of_session(request.header("cookie"));
+  if (found) {
     if (access == Access::Admin && !found->admin)
       throw ApiError(403, "this is for admins, and '" + found->name + "' is none", "forbidden");
     return {.name = found->name, .admin = found->admin};
   }
   if (access == Access::Open) return {};
+  // A browser would ask for a password by itself, where the page has a form for it.
+  const bool page = !request.header("x-requested-with").empty();
   throw ApiError(401, token.empty() ? "a token is needed: Authorization: Bearer TOKEN" : "there is no such token",
-                 "invalid_api_key", "", {{"WWW-Authenticate", "Bearer, Basic realm=\"scaffolding\""}});
+                 "invalid_api_key", "",
+                 {{"WWW-Authenticate", page ? "Bearer" : "Bearer, Basic realm=\"scaffolding\""}});
 }
 
 void Guard::count_job(const Caller& caller, std::chrono::steady_clock::time_point now) {

@@ -245,6 +245,29 @@ std::vector<JobRecord> History::list(const JobFilter& f) const {
   return out;
 }
 
+History::Page History::pictures(const PictureFilter& f) const {
+  std::lock_guard lock(mutex_);
+  std::string words = quoted_words(f.words);
+  std::string from = " FROM pictures JOIN jobs ON jobs.id = pictures.job";
+  if (!words.empty()) words += "*", from += " JOIN words ON words.rowid = jobs.rowid AND words MATCH ?1";
+  from += " WHERE (?2 IS NULL OR jobs.client = ?2) AND (?3 = 0 OR pictures.favourite)";
+  auto bound = [&](Statement s) {
+    if (!words.empty()) s.bind(1, words);
+    f.client ? s.bind(2, *f.client) : s.bind_null(2);
+    s.bind(3, int64_t(f.favourites));
+    return s;
+  };
+  Page page;
+  Statement count = bound(db_->prepare("SELECT count(*)" + from));
+  if (count.step()) page.total = count.whole(0);
+  Statement s = bound(db_->prepare(std::string("SELECT ") + kPictureColumns +
+                                   ", jobs.id, substr(jobs.prompt, 1, 300), jobs.created" + from +
+                                   " ORDER BY jobs.id DESC, pictures.place DESC LIMIT ?4 OFFSET ?5"));
+  s.bind(4, f.limit).bind(5, f.offset);
+  while (s.step()) page.pictures.push_back({read_picture(s), s.text(9), s.text(10), s.number(11)});
+  return page;
+}
+
 std::optional<History::Found> History::find_picture(const std::string& id) const {
   std::lock_guard lock(mutex_);
   Statement s = db_->prepare(std::string("SELECT ") + kPictureColumns +

@@ -16,6 +16,14 @@ struct JobFilter {
   int64_t limit = 50;
 };
 
+// The gallery's: pictures one after the other, whatever jobs they are of.
+struct PictureFilter {
+  std::optional<std::string> client;
+  std::string words;  // in prompts, as JobFilter has them; the last one may be a beginning
+  bool favourites = false;
+  int64_t offset = 0, limit = 100;
+};
+
 struct Retention {
   double days = 0;                  // 0: for ever
   int64_t pictures = 0, bytes = 0;  // 0: as many as there are
@@ -58,6 +66,16 @@ class History {
     Picture picture;
     std::string client, job;
   };
+  struct Shown {
+    Picture picture;
+    std::string job, prompt;  // its first 300 letters
+    double created = 0;
+  };
+  struct Page {
+    int64_t total = 0;  // of all that the filter lets through
+    std::vector<Shown> pictures;
+  };
+  Page pictures(const PictureFilter& filter) const;  // the newest first
   std::optional<Found> find_picture(const std::string& id) const;
   void set_favourite(const std::string& id, bool favourite);
   bool remove_picture(const std::string& id);

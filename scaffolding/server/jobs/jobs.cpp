@@ -11,6 +11,7 @@ namespace sf::server {
 namespace {
 
 constexpr size_t kKeptEvents = 512, kKeptOver = 256;  // of a job; jobs that are over and still told about
+constexpr size_t kKeptFeed = 4096;                    // events of all jobs
 
 }  // namespace
 
@@ -30,7 +31,9 @@ Jobs::Jobs(History& history, ModelShelf& shelf, Samplers samplers, JobSettings s
       settings_(settings),
       log_(log),
       metrics_(metrics),
-      queue_(settings.queue) {}
+      queue_(settings.queue),
+      feed_ids_(uint64_t(seconds_now() * 1000)),
+      feed_from_(feed_ids_) {}
 
 Jobs::~Jobs() { stop(0); }
 
@@ -38,6 +41,8 @@ void Jobs::take_up(JobRecord record) {
   auto job = std::make_shared<Live>();
   job->record = std::move(record);
   job->waiting_since = seconds_now();
+  job->wants_previews = std::any_of(followers_.begin(), followers_.end(),
+                                    [&](auto& f) { return f.previews && f.client == job->record.client; });
   queue_.push(job->record.id, job->record.client, job->record.priority, job->waiting_since);
   tell(*job, "queued", {{"created", job->record.created}});
   live_[job->record.id] = job;
@@ -192,9 +197,28 @@ void Jobs::subscribe(const std::string& id, uint64_t after, std::function<bool(c
   if (record && is_over(record->state)) to({after + 1, name_of(record->state), {{"error", record->error}}});
 }
 
+void Jobs::follow(const std::string& client, uint64_t after, std::function<void(bool, uint64_t)> begin,
+                  std::function<bool(const FeedEvent&)> to, bool previews) {
+  std::lock_guard lock(mutex_);
+  const bool complete = after >= feed_from_ && after <= feed_ids_;
+  begin(complete, complete ? after : feed_ids_);
+  if (complete)
+    for (auto& e : feed_)
+      if (e.id > after && e.client == client && !to(e)) return;
+  if (previews)
+    for (auto& [id, job] : live_)
+      if (job->record.client == client) job->wants_previews = true;
+  followers_.push_back({client, std::move(to), previews});
+}
+
 void Jobs::tell(Live& job, const char* name, json data, std::shared_ptr<const std::string> preview) {
   JobEvent event{++job.event_ids, name, std::move(data), std::move(preview)};
   std::erase_if(job.subscribers, [&](auto& to) { return !to(event); });
+  FeedEvent all{++feed_ids_, job.record.client, job.record.id, event};
+  std::erase_if(followers_, [&](Follower& f) { return f.client == all.client && !f.to(all); });
+  all.event.preview.reset();
+  feed_.push_back(std::move(all));
+  if (feed_.size() > kKeptFeed) feed_from_ = feed_.front().id, feed_.pop_front();
   // Of steps the last is enough to go on from, and of parts that were decoded.
   if (event.name == "step" || event.name == "decode")
     std::erase_if(job.events, [&](const JobEvent& e) { return e.name == event.name; });

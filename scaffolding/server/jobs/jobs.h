@@ -38,6 +38,13 @@ struct JobEvent {
   std::shared_ptr<const std::string> preview;  // of a step, a PNG; null: none
 };
 
+// The same of all jobs of a client, with an id that is larger than each before it, of earlier starts too.
+struct FeedEvent {
+  uint64_t id = 0;
+  std::string client, job;
+  JobEvent event;
+};
+
 struct JobView {
   JobRecord record;
   int64_t step = 0, steps = 0, place = 0;      // of the first picture that is being made, and which one it is
@@ -82,6 +89,11 @@ class Jobs {
   // back. Of a job that is over and forgotten, its last. previews: with one at every step, else when it costs little.
   void subscribe(const std::string& id, uint64_t after, std::function<bool(const JobEvent& event)> to,
                  bool previews = false);
+
+  // As subscribe(), of all jobs of a client. Called first with whether all events behind that id are still known and
+  // follow, else whoever listens has to look at the jobs anew; and with the id behind which they begin.
+  void follow(const std::string& client, uint64_t after, std::function<void(bool complete, uint64_t from)> begin,
+              std::function<bool(const FeedEvent& event)> to, bool previews = false);
 
   size_t waiting() const;
   size_t running() const;
@@ -135,6 +147,14 @@ class Jobs {
   std::condition_variable wake_;
   JobQueue queue_;
   std::map<std::string, LivePointer> live_;
+  struct Follower {
+    std::string client;
+    std::function<bool(const FeedEvent&)> to;
+    bool previews;
+  };
+  std::vector<Follower> followers_;
+  std::deque<FeedEvent> feed_;  // the last ones, of everybody, without previews
+  uint64_t feed_ids_, feed_from_;  // the last id; behind which feed_ has all
   std::deque<std::string> over_;  // of live_, those that are over, the oldest first
   std::list<Group> groups_;       // the worker's; the last one runs, the others were overtaken
   StepTimes times_;               // the worker's
