@@ -105,6 +105,7 @@ class Create extends HTMLElement {
       input.append(h("option", {value}, value));
     }
     if (input.value !== value) input.value = value;
+    if (value && input.closest("details")) input.closest("details").open = true;
     if (input.tagName === "SELECT" && input.selectedIndex < 0) input.selectedIndex = 0;
     input.follow?.();
     if (name === "model") this.suit();

@@ -55,6 +55,11 @@ export function base64_of(blob) {
   });
 }
 
+// Moves of this pointer come here until it is up; one that is up already has none.
+export function capture(element, e) {
+  try { element.setPointerCapture(e.pointerId); } catch { /* it is gone */ }
+}
+
 // A dialog that is gone from the page once it is closed; the focus goes back by itself.
 export function dialog(title, ...children) {
   const shown = h("dialog", {"aria-label": title, onclose: () => shown.remove()}, ...children);

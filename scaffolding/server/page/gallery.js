@@ -86,9 +86,18 @@ class Gallery extends HTMLElement {
       if (fresh) this.cells.set(index, cell = this.spare.pop() ?? this.cell());
       if (fresh || anew || cell.side !== side) this.fill(cell, index, side);
     }
+    // What flies past is not asked for.
+    const now = performance.now(), slow = Math.abs(top - (this.top ?? top)) < 0.15 * height;
+    if (slow || now - this.moved > 150) this.load();
+    else this.settled();
+    if (top !== this.top) this.moved = now;
+    this.top = top;
     for (const cell of this.spare) cell.remove();
     this.spare.length = Math.min(this.spare.length, 60);
   }
+
+  settled = seldom(80, () => this.load());
+  load() { for (const cell of this.cells.values()) if (cell.url && !cell.image.src) cell.image.src = cell.url; }
 
   cell() {
     const image = h("img", {alt: "", decoding: "async", draggable: true});
@@ -103,8 +112,7 @@ class Gallery extends HTMLElement {
       const url = p && p.type !== "application/zip" ? `/api/v1/pictures/${p.id}/thumbnail` : "";
       if (cell.url !== url) {
         cell.url = url;
-        if (url) cell.image.src = url;
-        else cell.image.removeAttribute("src");
+        cell.image.removeAttribute("src");
       }
       cell.image.alt = p ? p.prompt || `picture with seed ${p.seed}` : "";
       cell.firstChild.setAttribute("aria-label", p ? cell.image.alt : "a picture that is being looked up");

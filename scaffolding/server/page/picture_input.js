@@ -1,7 +1,7 @@
 // <sf-picture-input>: a picture that is dropped, pasted or chosen: what it says about how it was made, and what a job
 // begins with. With a brush a mask is painted on it: by mouse, pen and finger, or by the keys.
 import {ask} from "./api.js";
-import {base64_of, button, clamp, each_frame, h, say} from "./dom.js";
+import {base64_of, button, capture, clamp, each_frame, h, say} from "./dom.js";
 import * as settings from "./settings.js";
 
 const MOST_BYTES = 40 << 20, MOST_SIDE = 16384;
@@ -112,7 +112,7 @@ export class PictureInput extends HTMLElement {
     if (e.type === "pointerdown" && e.button === 0 && !this.current) {
       e.preventDefault();
       this.canvas.focus({preventScroll: true});
-      this.canvas.setPointerCapture?.(e.pointerId);
+      capture(this.canvas, e);
       this.begin(this.place(e), e.pointerId);
     } else if (e.pointerId === this.current?.pointer) {
       if (e.type === "pointermove") {
@@ -137,7 +137,7 @@ export class PictureInput extends HTMLElement {
     for (const s of this.strokes) {
       if (this.stale !== false) s.drawn = 0;
       to.globalCompositeOperation = s.erase ? "destination-out" : "source-over";
-      if (s.drawn < s.points.length) stroke(to, s, Math.max(0, s.drawn - 1), getComputedStyle(this).getPropertyValue("--mask"));
+      if (s.drawn < s.points.length) stroke(to, s, s.drawn, getComputedStyle(this).getPropertyValue("--mask"));
       s.drawn = s.points.length;
     }
     this.canvas.style.opacity = 0.55;

@@ -29,7 +29,7 @@ const TEXTS = ["prompt", "negative_prompt", "model", "sampler", "vae", "trajecto
 function known(found) {
   const out = {};
   for (const name of NUMBERS) {
-    const value = found[name] === "" || found[name] === null ? NaN : Number(found[name]);
+    const value = ["number", "string"].includes(typeof found[name]) && found[name] !== "" ? Number(found[name]) : NaN;
     if (Number.isFinite(value) && Math.abs(value) < 1e16) out[name] = String(value);
   }
   for (const name of TEXTS)

@@ -1,5 +1,5 @@
 // <sf-trajectory>: where things of a clip go, drawn on a canvas of 256 by 256 (docs/trajectory.html has more of it).
-import {button, clamp, each_frame, h} from "./dom.js";
+import {button, capture, clamp, each_frame, h} from "./dom.js";
 
 const SIDE = 256, MOST = 64;   // points of a path that a job is sent
 const COLOURS = ["#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e"];
@@ -18,7 +18,7 @@ export class Trajectory extends HTMLElement {
     this.cross = [SIDE / 2, SIDE / 2];
     this.canvas.addEventListener("pointerdown", e => {
       e.preventDefault();
-      this.canvas.setPointerCapture?.(e.pointerId);
+      capture(this.canvas, e);
       this.pointer = e.pointerId;
       this.add(this.place(e));
     });
