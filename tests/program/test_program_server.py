@@ -1,5 +1,6 @@
 """`scaffolding serve` from outside: our API, jobs, what survives a crash, what hostile requests come to."""
 
+import http.client
 import json
 import re
 import signal
@@ -79,6 +80,54 @@ def test_events_tell_what_happens_and_go_on_where_they_stopped(server):
     assert ids == sorted(ids)
     later = read_events(server, job["events"], {"Last-Event-ID": events[-2]["id"]})
     assert [e["id"] for e in later] == [events[-1]["id"]]
+
+
+def test_one_stream_tells_of_all_jobs(server):
+    def listen(jobs=1, after=""):
+        """Events until so many jobs are over."""
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("GET", "/api/v1/events?previews=true", headers={"Last-Event-ID": after} if after else {})
+        answer, events, event = connection.getresponse(), [], {}
+        while True:
+            line = answer.readline().decode().strip()
+            if line:
+                event.update([line.split(": ", 1)])
+                continue
+            event["data"] = json.loads(event["data"])
+            events.append(event)
+            if event["event"] == "hello":
+                yield event
+            jobs -= event["event"] == "done"
+            event = {}
+            if jobs == 0:
+                connection.close()
+                yield events
+                return
+
+    both = listen(2)
+    assert next(both)["data"] == {"complete": False}
+    ids = [server.post("/api/v1/jobs", {**APPLE, "seed": seed})[1]["id"] for seed in (1, 2)]
+    events = next(both)[1:]
+    numbers = [int(e["id"]) for e in events]
+    assert numbers == sorted(set(numbers)) and {e["data"]["job"] for e in events} == set(ids)
+    assert any("preview" in e["data"] for e in events if e["event"] == "step")
+    again = listen(1, events[-2]["id"])
+    assert next(again)["data"] == {"complete": True}
+    assert [e["id"] for e in next(again)[1:]] == [events[-1]["id"]]
+    for unknown in ("17", str(numbers[-1] + 10**6), "x"):
+        assert next(listen(1, unknown))["data"] == {"complete": False}
+
+
+def test_pictures_have_thumbnails(server, tmp_path):
+    asked = {**APPLE, "width": 512, "height": 256, "num_inference_steps": 1}
+    job = server.wait(server.post("/api/v1/jobs", asked)[1]["id"])
+    status, small, headers = server.get(job["pictures"][0]["url"] + "/thumbnail")
+    assert status == 200 and headers["Content-Type"] == "image/webp" and "immutable" in headers["Cache-Control"]
+    (tmp_path / "a.webp").write_bytes(small)
+    assert sf.io.read_image(str(tmp_path / "a.webp")).shape == (3, 128, 256)
+    page = server.get("/api/v1/pictures?limit=1&words=appl")[1]
+    assert page["pictures"][0]["job"] == job["id"] and page["pictures"][0]["prompt"] == APPLE["prompt"]
+    assert page["total"] >= 1 and server.get("/api/v1/pictures?limit=501")[0] == 422
 
 
 def read_events(server, path, headers=None):

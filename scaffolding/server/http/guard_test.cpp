@@ -51,6 +51,34 @@ TEST(Guard, TokensAreTakenAsBearerAndBasic) {
   EXPECT_TRUE(Guard({}).caller(with({{"authorization", "Bearer x"}}), Access::Admin).admin);
 }
 
+TEST(Guard, ASessionIsGoodAsLongAsItsToken) {
+  const Token anna{"anna", hash_of_token("t1"), false}, bert{"bert", hash_of_token("t2"), true};
+  auto guard = [](std::vector<Token> tokens, const char* secret) {
+    GuardSettings s{.tokens = std::move(tokens)};
+    s.secret = secret;
+    return Guard(std::move(s));
+  };
+  Guard g = guard({anna, bert}, "secret");
+  const double now = 4e9;
+  const std::string value = g.session_of("t1", now);
+  auto who = [](Guard& at, const std::string& cookies) { return at.caller(with({{"cookie", cookies}}), Access::User).name; };
+  const std::string cookie = std::string(Guard::kSessionCookie) + "=" + value;
+  EXPECT_EQ(who(g, cookie), "anna");
+  EXPECT_EQ(who(g, "a=b; " + cookie + "; c=d"), "anna");
+  EXPECT_THROW(g.session_of("t3", now), ApiError);
+  EXPECT_THROW(who(g, std::string(Guard::kSessionCookie) + "=" + g.session_of("t1", 0)), ApiError) << "it is over";
+  EXPECT_THROW(g.caller(with({{"cookie", cookie}}), Access::Admin), ApiError);
+  std::string later = cookie, cut = cookie.substr(0, cookie.size() - 1);
+  later[later.find('.') + 1] = '5';
+  const std::string of_bert = std::string(Guard::kSessionCookie) + "=" + bert.hash.substr(0, 16) + value.substr(16);
+  for (auto& bad : {later, cut, of_bert, std::string(Guard::kSessionCookie) + "=", cookie + "0", "x" + cookie,
+                    std::string(Guard::kSessionCookie) + "=..", std::string(Guard::kSessionCookie) + "=.99999999999."})
+    EXPECT_THROW(who(g, bad), ApiError) << bad;
+  Guard without = guard({bert}, "secret"), other = guard({anna, bert}, "another");
+  EXPECT_THROW(who(without, cookie), ApiError);
+  EXPECT_THROW(who(other, cookie), ApiError);
+}
+
 TEST(Guard, JobsOfATokenAreCounted) {
   GuardSettings s;
   s.jobs_per_minute = 2;

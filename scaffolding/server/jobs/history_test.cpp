@@ -55,6 +55,33 @@ TEST_F(HistoryTest, ClipsKeepTheirFrames) {
   EXPECT_EQ(pictures[0].file, j.id + "-0.webp");
 }
 
+TEST_F(HistoryTest, PicturesComeInPages) {
+  History h(path("d"));
+  std::vector<std::string> ids;
+  for (const char* prompt : {"a red apple", "apples \"and\" pears", "a car"}) {
+    JobRecord j = job(prompt, prompt[2] == 'c' ? "anna" : "");
+    j.id = "job" + std::to_string(ids.size() / 12);  // in the order of time
+    h.add(j);
+    for (int64_t place = 0; place < 12; ++place) ids.push_back(h.add_picture(j, {.place = place}, "x").id);
+  }
+  const auto all = h.pictures({.limit = 20});
+  EXPECT_EQ(all.total, 36);
+  ASSERT_EQ(all.pictures.size(), 20u);
+  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(all.pictures[i].picture.id, ids[35 - i]);
+  EXPECT_EQ(h.pictures({.offset = 30}).pictures.size(), 6u);
+  EXPECT_EQ(h.pictures({.offset = 99}).pictures.size(), 0u);
+  EXPECT_EQ(h.pictures({.client = "anna"}).total, 12);
+  auto found = [&](const char* words) { return h.pictures({.words = words}).total; };
+  EXPECT_EQ(found("apple"), 24) << "the last word may be a beginning";
+  EXPECT_EQ(found("appl red"), 0) << "the others are whole";
+  EXPECT_EQ(found("red appl"), 12);
+  EXPECT_EQ(found("\" OR *"), 0);
+  h.set_favourite(ids[3], true);
+  const auto kept = h.pictures({.favourites = true});
+  EXPECT_EQ(kept.total, 1);
+  EXPECT_EQ(kept.pictures[0].prompt, "a red apple");
+}
+
 TEST_F(HistoryTest, AFolderOfTheFirstVersionIsTakenOver) {
   const JobRecord j = job("a");
   {
