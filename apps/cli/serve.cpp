@@ -61,7 +61,8 @@ void serve(ServeOptions o) {
   server::ServerSettings& s = o.settings;
   if (!o.tokens.empty()) s.guard.tokens = server::read_tokens(o.tokens);
   if (s.data.empty()) s.data = usual_data_folder();
-  for (auto& folder : s.runs) SF_CHECK(std::filesystem::is_directory(folder), "--runs: there is no folder '", folder, "'");
+  for (auto& folder : s.runs)
+    SF_CHECK(std::filesystem::is_directory(folder), "--runs: there is no folder '", folder, "'");
   s.shelf.dtype = dtype_of("--dtype", o.dtype);
   s.shelf.device = Device(o.device);
   if (!o.memory.empty()) s.shelf.budget = uint64_t(diffusion::bytes_of("--max-ram", o.memory));

@@ -41,7 +41,9 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     stage = folder / "squares/denoiser"
     (stage / "samples").mkdir(parents=True)
-    lines = [{"step": i, "epoch": 0, "loss": 1 / i, "lr": 0.001, "grad_norm": None if i == 3 else 2.0} for i in range(1, 9)]
+    lines = [
+        {"step": i, "epoch": 0, "loss": 1 / i, "lr": 0.001, "grad_norm": None if i == 3 else 2.0} for i in range(1, 9)
+    ]
     (stage / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 9, "lo')
     for name in ("step-000004.png", "step-000008.png"):
         (stage / "samples" / name).write_bytes(png({}))
@@ -71,8 +73,10 @@ def tab(chromium, server):
         page.on("console", lambda m: "Content Security Policy" in m.text and wrong.append(m.text))
         page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
         page.goto(url + "/" + view)
-        page.wait_for_selector("sf-create:not([hidden]) [name=model] option, sf-login, sf-gallery:not([hidden]),"
-                               " sf-runs:not([hidden])", state="attached")
+        page.wait_for_selector(
+            "sf-create:not([hidden]) [name=model] option, sf-login, sf-gallery:not([hidden])," " sf-runs:not([hidden])",
+            state="attached",
+        )
         return page
 
     yield open_page
@@ -88,7 +92,9 @@ def chunk(kind, data):
 
 
 def png(texts, side=32):
-    rows = b"".join(b"\0" + bytes((x * 7 % 256, y * 7 % 256, 90)[c] for x in range(side) for c in range(3)) for y in range(side))
+    rows = b"".join(
+        b"\0" + bytes((x * 7 % 256, y * 7 % 256, 90)[c] for x in range(side) for c in range(3)) for y in range(side)
+    )
     text = b"".join(chunk(b"iTXt", k.encode() + b"\0\0\0\0\0" + v.encode()) for k, v in texts.items())
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + head + text + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
@@ -132,7 +138,9 @@ def test_it_is_small_and_asks_nobody_else(server):
     print(f"the page: {len(files)} files, {total} bytes")
     assert total < 200_000
     for p in files:
-        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|innerHTML|insertAdjacentHTML|eval\(", p.read_text()), p
+        assert not re.search(
+            r"https?://(?!www\.w3\.org/2000/svg)|innerHTML|insertAdjacentHTML|eval\(", p.read_text()
+        ), p
         status, body, headers = server.get("/" if p.name == "index.html" else f"/page/{p.name}")
         assert status == 200 and body == p.read_bytes()
         assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
@@ -215,11 +223,19 @@ def test_settings_of_files(tab, server):
     page.click("text=Use its settings")
     values = [page.input_value(f"[name={n}]") for n in ("prompt", "steps", "guidance", "seed", "clip_skip")]
     assert values == ["blue car", "9", "3.5", "11", "1"]
-    theirs = "cat, (big:1.2)\nand dog\nNegative prompt: rain\nSteps: 21, Sampler: Euler a, CFG scale: 6.5, Seed: 12, Size: 64x96"
+    theirs = "cat, (big:1.2)\nand dog\nNegative prompt: rain\n"
+    theirs += "Steps: 21, Sampler: Euler a, CFG scale: 6.5, Seed: 12, Size: 64x96"
     drop(page, "theirs.png", png({"parameters": theirs}))
     page.click("text=Use its settings")
     names = ("prompt", "negative_prompt", "steps", "sampler", "width", "height")
-    assert [page.input_value(f"[name={n}]") for n in names] == ["cat, (big:1.2)\nand dog", "rain", "21", "Euler a", "64", "96"]
+    assert [page.input_value(f"[name={n}]") for n in names] == [
+        "cat, (big:1.2)\nand dog",
+        "rain",
+        "21",
+        "Euler a",
+        "64",
+        "96",
+    ]
     hostile = {"prompt": MARKUP, "steps": "1e999", "seed": {"toString": 1}, "width": "<b>", "__proto__": {"x": 1}}
     drop(page, MARKUP + ".png", png({"scaffolding": json.dumps(hostile), MARKUP[:40]: MARKUP}))
     page.wait_for_selector("sf-picture-input pre")
@@ -259,8 +275,8 @@ def test_a_mask_is_painted(tab, server):
     page.evaluate("""() => { const c = document.querySelector('sf-picture-input canvas'), b = c.getBoundingClientRect();
       for (const [type, id] of [['pen', 5], ['touch', 6]])
         for (const [kind, x] of [['pointerdown', 10], ['pointermove', 60], ['pointerup', 60]])
-          c.dispatchEvent(new PointerEvent(kind, {pointerId: id, pointerType: type, pressure: 0.5, bubbles: true, button: 0,
-            clientX: b.left + x, clientY: b.top + 100, isPrimary: true, cancelable: true})); }""")
+          c.dispatchEvent(new PointerEvent(kind, {pointerId: id, pointerType: type, pressure: 0.5, bubbles: true,
+            button: 0, clientX: b.left + x, clientY: b.top + 100, isPrimary: true, cancelable: true})); }""")
     more = page.evaluate(painted)
     assert 200 < mouse < more
     page.click("sf-picture-input >> text=Undo")
@@ -400,7 +416,9 @@ def test_training_runs(tab, server, runs):
 
 def test_a_clips_trajectory(tab, server):
     page = tab()
-    video = next((m["name"] for m in server.get("/api/v1/models")[1]["models"] if "Tora" in (m["pipeline"] or "")), None)
+    video = next(
+        (m["name"] for m in server.get("/api/v1/models")[1]["models"] if "Tora" in (m["pipeline"] or "")), None
+    )
     if video is None:
         pytest.skip("no model of clips is offered here")
     page.select_option("[name=model]", video)
@@ -453,8 +471,8 @@ def test_a_phone(tab):
         page.tap(f"#tab-{view}")
         page.wait_for_selector(f"sf-{view}:not([hidden])")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
-        small = page.evaluate("""[...document.querySelectorAll('button')].filter(b => b.offsetParent && b.offsetHeight < 44)
-          .map(b => b.outerHTML)""")
+        small = page.evaluate("""[...document.querySelectorAll('button')]
+          .filter(b => b.offsetParent && b.offsetHeight < 44).map(b => b.outerHTML)""")
         assert not small, small
 
 
@@ -480,20 +498,26 @@ def test_ten_thousand_pictures(tab, build_dir, tmp_path):
         until(page, "document.querySelector('sf-gallery [role=status]').textContent === '10001 pictures'")
         page.wait_for_selector("sf-gallery li img[src]")
         for share in (0.05, 0.5):
-            rate = page.evaluate("""async share => {
+            rate = page.evaluate(
+                """async share => {
               const view = document.querySelector('.scroll'), begin = performance.now();
               for (let i = 0; i < 120; ++i) {
                 view.scrollTop += view.clientHeight * share;
                 await new Promise(requestAnimationFrame);
               }
               return 120000 / (performance.now() - begin);
-            }""", share)
+            }""",
+                share,
+            )
             print(f"10 001 pictures scroll at {rate:.0f} frames/s (goal 30), {share} of a screen each frame")
         assert page.locator("sf-gallery li").count() < 300
         page.focus("sf-gallery li button[tabindex='0'], sf-gallery input")
         page.evaluate("document.querySelector('sf-gallery').go(10000)")
-        until(page, """document.activeElement.parentNode.getAttribute('aria-posinset') === '10001' &&
-            document.activeElement.querySelector('img').alt === 'number 0'""")
+        until(
+            page,
+            """document.activeElement.parentNode.getAttribute('aria-posinset') === '10001' &&
+            document.activeElement.querySelector('img').alt === 'number 0'""",
+        )
         page.fill("sf-gallery input[type=search]", "number 77")
         until(page, "document.querySelector('sf-gallery [role=status]').textContent === '44 pictures'")
 

@@ -22,8 +22,8 @@ struct Context {
   Metrics& metrics;
   Log& log;
   RequestLimits limits;
-  std::string secret;      // for signed addresses
-  std::string public_url;  // "https://example.org"; "": by the request's Host
+  std::string secret;                  // for signed addresses
+  std::string public_url;              // "https://example.org"; "": by the request's Host
   std::vector<std::string> runs = {};  // folders of training runs, or with some in them
 };
 

@@ -49,9 +49,10 @@ Response thumbnail_response(Context& c, const Picture& p) {
   const Headers headers{{"Cache-Control", "private, max-age=31536000, immutable"}};
   if (p.frames == 1 && longer <= kThumbnail) return {.body = std::move(bytes), .type = type, .headers = headers};
   const io::Bytes file = io::Bytes::take(std::move(bytes), p.file);
-  const Tensor image =
-      p.frames > 1 ? io::VideoReader(file).frame(0).permute({2, 0, 1})
-                   : io::decode_image(std::span(reinterpret_cast<const uint8_t*>(file.data), file.size), p.file, {.mode = io::ImageMode::RGB});
+  const Tensor image = p.frames > 1
+                           ? io::VideoReader(file).frame(0).permute({2, 0, 1})
+                           : io::decode_image(std::span(reinterpret_cast<const uint8_t*>(file.data), file.size), p.file,
+                                              {.mode = io::ImageMode::RGB});
   auto side = [&](int64_t n) { return std::max<int64_t>(1, n * std::min(longer, kThumbnail) / longer); };
   const Tensor small = data::resize(image, side(p.height), side(p.width));
   return {.body = io::encode_image(small, io::ImageFormat::WebP), .type = "image/webp", .headers = headers};

@@ -1,5 +1,5 @@
 // Our own API, /api/v1: training runs of the folders that --runs names: figures of each step, sample pictures and
-// evaluations, as `scaffolding train` and the Trainer write them. Looked at anew at each request: a run may be going on.
+// evaluations, as `scaffolding train` and the Trainer write them. Looked at anew at each request, since a run goes on.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostPictures = 500, kMostEvaluations = 20;  // of a run, the newest
+constexpr size_t kMostPictures = 500, kMostEvaluations = 20;         // of a run, the newest
 constexpr int64_t kMostAtOnce = 1 << 20, kMostEvaluation = 1 << 18;  // bytes
 
 struct RunFile {

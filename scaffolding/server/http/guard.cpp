@@ -131,8 +131,7 @@ const Token* Guard::token_of_session(std::string_view cookies) const {
     const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     for (auto& t : s_.tokens)
       if (t.hash.starts_with(one.substr(0, dot)) && !s_.secret.empty() && std::stod(until) > now &&
-          is_equal_in_constant_time(one.substr(second + 1),
-                                    signature(s_.secret, "session " + t.hash + " " + until)))
+          is_equal_in_constant_time(one.substr(second + 1), signature(s_.secret, "session " + t.hash + " " + until)))
         return &t;
     return nullptr;
   }

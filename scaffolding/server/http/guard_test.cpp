@@ -61,7 +61,9 @@ TEST(Guard, ASessionIsGoodAsLongAsItsToken) {
   Guard g = guard({anna, bert}, "secret");
   const double now = 4e9;
   const std::string value = g.session_of("t1", now);
-  auto who = [](Guard& at, const std::string& cookies) { return at.caller(with({{"cookie", cookies}}), Access::User).name; };
+  auto who = [](Guard& at, const std::string& cookies) {
+    return at.caller(with({{"cookie", cookies}}), Access::User).name;
+  };
   const std::string cookie = std::string(Guard::kSessionCookie) + "=" + value;
   EXPECT_EQ(who(g, cookie), "anna");
   EXPECT_EQ(who(g, "a=b; " + cookie + "; c=d"), "anna");

@@ -153,11 +153,11 @@ class Jobs {
     bool previews;
   };
   std::vector<Follower> followers_;
-  std::deque<FeedEvent> feed_;  // the last ones, of everybody, without previews
+  std::deque<FeedEvent> feed_;     // the last ones, of everybody, without previews
   uint64_t feed_ids_, feed_from_;  // the last id; behind which feed_ has all
-  std::deque<std::string> over_;  // of live_, those that are over, the oldest first
-  std::list<Group> groups_;       // the worker's; the last one runs, the others were overtaken
-  StepTimes times_;               // the worker's
+  std::deque<std::string> over_;   // of live_, those that are over, the oldest first
+  std::list<Group> groups_;        // the worker's; the last one runs, the others were overtaken
+  StepTimes times_;                // the worker's
   std::thread worker_;
   std::map<std::string, std::shared_ptr<LatentColours>> colours_;  // by model; the worker's
   std::atomic<bool> stopping_{false};
