@@ -43,6 +43,7 @@ struct Server::Parts {
     add_webui_routes(router, context);
     add_webui_list_routes(router, context);
     add_webui_extra_routes(router, context);
+    add_comfy_routes(router, context);
     router.add("GET", "/metrics", "Counts and times, for Prometheus", [this](Call&, const Answer& a) {
       Metrics::Gauges now{.waiting = jobs.waiting(), .running = jobs.running()};
       now.connections = http->connections(), now.body_bytes = http->bodies_bytes();

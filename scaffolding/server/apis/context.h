@@ -68,5 +68,6 @@ void add_openai_routes(Router& router, Context& context);
 void add_webui_routes(Router& router, Context& context);
 void add_webui_list_routes(Router& router, Context& context);
 void add_webui_extra_routes(Router& router, Context& context);
+void add_comfy_routes(Router& router, Context& context);
 
 }  // namespace sf::server

@@ -53,7 +53,7 @@ struct JobRequest {
   std::string hires_upscaler = "latent";  // "bicubic", "lanczos"
   std::string format;                     // of clips: a name of clip_files.h; "": the usual one
   std::optional<double> fps;              // of clips, frames a second; absent: the usual
-  std::string api = "jobs";               // that it came by: "jobs", "openai", "webui"
+  std::string api = "jobs";               // that it came by: "jobs", "openai", "webui", "comfy"
 };
 json to_json(const JobRequest& request);
 JobRequest request_of(const json& saved);  // nlohmann's exceptions for what to_json() did not write

@@ -214,7 +214,7 @@ void Jobs::follow(const std::string& client, uint64_t after, std::function<void(
 void Jobs::tell(Live& job, const char* name, json data, std::shared_ptr<const std::string> preview) {
   JobEvent event{++job.event_ids, name, std::move(data), std::move(preview)};
   std::erase_if(job.subscribers, [&](auto& to) { return !to(event); });
-  FeedEvent all{++feed_ids_, job.record.client, job.record.id, event};
+  FeedEvent all{++feed_ids_, job.record.client, job.record.id, job.record.key, event};
   std::erase_if(followers_, [&](Follower& f) { return f.client == all.client && !f.to(all); });
   all.event.preview.reset();
   feed_.push_back(std::move(all));

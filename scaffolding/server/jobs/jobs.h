@@ -41,7 +41,7 @@ struct JobEvent {
 // The same of all jobs of a client, with an id that is larger than each before it, of earlier starts too.
 struct FeedEvent {
   uint64_t id = 0;
-  std::string client, job;
+  std::string client, job, key;
   JobEvent event;
 };
 
