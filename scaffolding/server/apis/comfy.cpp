@@ -78,7 +78,8 @@ json outputs_json(const Plan* plan, const std::vector<std::string>& pictures) {
       const std::string id = output_id(p, o.node);
       if (o.kind == "ETN_SaveImageCache") images.push_back({{"source", "http"}, {"id", id}});
       else
-        images.push_back({{"filename", id + ".png"}, {"subfolder", ""}, {"type", o.kind == "SaveImage" ? "output" : "temp"}});
+        images.push_back(
+            {{"filename", id + ".png"}, {"subfolder", ""}, {"type", o.kind == "SaveImage" ? "output" : "temp"}});
     }
     out[o.node] = {{"images", images}};
   }
@@ -90,8 +91,9 @@ json prompt_error(const ComfyError& e) {
   const json one{{"type", "invalid"}, {"message", e.what()}, {"details", ""}, {"extra_info", json::object()}};
   if (!e.node.empty())
     nodes[e.node] = {{"errors", json::array({one})}, {"dependent_outputs", json::array()}, {"class_type", e.kind}};
-  return {{"error", {{"type", "invalid_prompt"}, {"message", e.what()}, {"details", ""}, {"extra_info", json::object()}}},
-          {"node_errors", nodes}};
+  return {
+      {"error", {{"type", "invalid_prompt"}, {"message", e.what()}, {"details", ""}, {"extra_info", json::object()}}},
+      {"node_errors", nodes}};
 }
 
 void take_prompt(Context& c, ComfyDesk& desk, Call& call, const Answer& a) {
@@ -102,7 +104,8 @@ void take_prompt(Context& c, ComfyDesk& desk, Call& call, const Answer& a) {
     ComfyJob made = comfy_job(c, call.body["prompt"], [&](auto& id) { return desk.picture(owner + id); });
     made.job.key = kKey + prompt;
     if (call.body.value("front", false)) made.job.priority = Priority::High;
-    desk.put_plan({owner + prompt, call.body.value("client_id", ""), std::move(made.outputs), made.sampler, call.body["prompt"]});
+    desk.put_plan(
+        {owner + prompt, call.body.value("client_id", ""), std::move(made.outputs), made.sampler, call.body["prompt"]});
     submit(c, call.caller, std::move(made.job));
   } catch (const ComfyError& e) {
     return a->respond(json_response(prompt_error(e), 400));
@@ -119,7 +122,8 @@ json queue_json(Context& c, ComfyDesk& desk, const Caller& caller) {
     if (prompt.empty()) continue;
     const auto plan = desk.plan(caller.name + "/" + prompt);
     (v.record.state == JobState::Running ? running : pending)
-        .push_back({v.queue_place.value_or(0), prompt, plan ? plan->graph : json::object(), json::object(), json::array()});
+        .push_back(
+            {v.queue_place.value_or(0), prompt, plan ? plan->graph : json::object(), json::object(), json::array()});
   }
   return {{"queue_running", running}, {"queue_pending", pending}};
 }
@@ -127,7 +131,8 @@ json queue_json(Context& c, ComfyDesk& desk, const Caller& caller) {
 // Cancels the caller's prompts that pass.
 template <class F> void cancel_prompts(Context& c, const Caller& caller, F passes) {
   for (auto& v : c.jobs.active(caller.name))
-    if (const std::string prompt = prompt_of(v.record.key); !prompt.empty() && passes(v, prompt)) c.jobs.cancel(v.record.id);
+    if (const std::string prompt = prompt_of(v.record.key); !prompt.empty() && passes(v, prompt))
+      c.jobs.cancel(v.record.id);
 }
 
 std::vector<std::string> ids_of(const JobRecord& job) {
@@ -156,8 +161,8 @@ Response output_picture(Context& c, ComfyDesk& desk, const Caller& caller, std::
   if (plan)
     for (auto& o : plan->outputs)
       if (o.node == id.substr(mark + 1) && o.behind) {
-        const Tensor picture = io::decode_image(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()), id,
-                                                {.mode = io::ImageMode::RGB});
+        const Tensor picture = io::decode_image(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()),
+                                                id, {.mode = io::ImageMode::RGB});
         bytes = io::encode_image(o.behind(picture), io::ImageFormat::PNG, {.compression = 1});
       }
   return {.body = std::move(bytes), .type = "image/png", .headers = {{"Cache-Control", "private, max-age=3600"}}};
@@ -168,7 +173,9 @@ void listen(Context& c, ComfyDesk& desk, const Call& call, const Answer& answer)
   if (!call.request.websocket) throw ApiError(426, "this is for WebSockets", "upgrade", "", {{"Upgrade", "websocket"}});
   const std::string client = call.query.value("clientId", History::new_id());
   answer->begin_events();
-  auto tell = [answer](const char* type, json data) { answer->send(json{{"type", type}, {"data", std::move(data)}}.dump(-1, ' ', false, json::error_handler_t::replace)); };
+  auto tell = [answer](const char* type, json data) {
+    answer->send(json{{"type", type}, {"data", std::move(data)}}.dump(-1, ' ', false, json::error_handler_t::replace));
+  };
   auto pictures = std::make_shared<std::map<std::string, std::vector<std::string>>>();  // of jobs that run
   auto status = [tell, client](size_t remaining) {
     tell("status", {{"status", {{"exec_info", {{"queue_remaining", remaining}}}}}, {"sid", client}});
@@ -197,7 +204,9 @@ void listen(Context& c, ComfyDesk& desk, const Call& call, const Answer& answer)
           tell("executing", of({{"node", nullptr}}));
           tell("execution_success", of(json::object()));
         } else if (name == "failed") {
-          tell("execution_error", of({{"node_id", node}, {"exception_message", e.event.data.value("error", "")}, {"traceback", json::array()}}));
+          tell("execution_error", of({{"node_id", node},
+                                      {"exception_message", e.event.data.value("error", "")},
+                                      {"traceback", json::array()}}));
         } else if (name == "cancelled") {
           tell("execution_interrupted", of({{"node_id", node}}));
         }
@@ -210,10 +219,22 @@ json system_json(Context& c) {
   const FreeHostMemory m = free_host_memory();
   const Device device = c.jobs.shelf().device();
   const uint64_t total = device.is_cuda() ? 0 : m.total, free = device.is_cuda() ? 0 : m.free;
-  return {{"system", {{"os", "posix"}, {"ram_total", m.total}, {"ram_free", m.free}, {"comfyui_version", "0.3.45"},
-                      {"python_version", ""}, {"pytorch_version", ""}, {"embedded_python", false}, {"argv", json::array()}}},
-          {"devices", json::array({{{"name", device.str()}, {"type", device.is_cuda() ? "cuda" : "cpu"}, {"index", 0},
-                                    {"vram_total", total}, {"vram_free", free}, {"torch_vram_total", total}, {"torch_vram_free", free}}})}};
+  return {{"system",
+           {{"os", "posix"},
+            {"ram_total", m.total},
+            {"ram_free", m.free},
+            {"comfyui_version", "0.3.45"},
+            {"python_version", ""},
+            {"pytorch_version", ""},
+            {"embedded_python", false},
+            {"argv", json::array()}}},
+          {"devices", json::array({{{"name", device.str()},
+                                    {"type", device.is_cuda() ? "cuda" : "cpu"},
+                                    {"index", 0},
+                                    {"vram_total", total},
+                                    {"vram_free", free},
+                                    {"torch_vram_total", total},
+                                    {"torch_vram_free", free}}})}};
 }
 
 // Which family a model is of, as the plug-in calls it; "" of others.
@@ -236,7 +257,8 @@ json model_info(Context& c, const std::string& folder, int64_t offset, int64_t l
   for (int64_t i = offset; i < std::min<int64_t>(offset + limit, int64_t(all.size())); ++i) {
     const ShelfModel& m = all[size_t(i)];
     const std::string base = base_of(m);
-    out[m.title] = {{"base_model", base.empty() ? "unknown" : base}, {"type", "eps"}, {"is_inpaint", false}, {"is_refiner", false}};
+    out[m.title] = {
+        {"base_model", base.empty() ? "unknown" : base}, {"type", "eps"}, {"is_inpaint", false}, {"is_refiner", false}};
   }
   out["_meta"] = {{"total", all.size()}};
   return out;
@@ -248,7 +270,8 @@ void add_comfy_routes(Router& router, Context& c) {
   using K = FieldKind;
   auto desk = std::make_shared<ComfyDesk>();
   auto get = [&](const char* path, const char* what, std::function<json(Call&)> made) -> Route& {
-    return router.add("GET", path, what, [made](Call& call, const Answer& a) { a->respond(json_response(made(call))); });
+    return router.add("GET", path, what,
+                      [made](Call& call, const Answer& a) { a->respond(json_response(made(call))); });
   };
   get("/system_stats", "Memory and device", [&c](Call&) { return system_json(c); });
   get("/object_info", "The kinds of nodes that a graph may have", [&c](Call&) { return comfy_object_info(c); });
@@ -257,7 +280,9 @@ void add_comfy_routes(Router& router, Context& c) {
     const auto at = all.find(call.path.at("kind"));
     return at == all.end() ? json::object() : json{{at.key(), *at}};
   });
-  get("/prompt", "How many jobs wait", [&c](Call&) { return json{{"exec_info", {{"queue_remaining", c.jobs.waiting()}}}}; });
+  get("/prompt", "How many jobs wait", [&c](Call&) {
+    return json{{"exec_info", {{"queue_remaining", c.jobs.waiting()}}}};
+  });
   router
       .add("POST", "/prompt", "A job from a graph of nodes; others than those of /object_info are refused by name",
            [&c, desk](Call& call, const Answer& a) { take_prompt(c, *desk, call, a); })
@@ -266,14 +291,16 @@ void add_comfy_routes(Router& router, Context& c) {
                       field("front", K::Flag), field("number", K::Number), field("extra_data", K::Object)},
               .others = true})
       .makes_jobs();
-  get("/queue", "The caller's prompts that run and wait", [&c, desk](Call& call) { return queue_json(c, *desk, call.caller); });
+  get("/queue", "The caller's prompts that run and wait",
+      [&c, desk](Call& call) { return queue_json(c, *desk, call.caller); });
   router
       .add("POST", "/queue", "Takes prompts out of the queue",
            [&c](Call& call, const Answer& a) {
              const auto ids = call.body.value("delete", std::vector<std::string>());
              const bool clear = call.body.value("clear", false);
              cancel_prompts(c, call.caller, [&](const JobView& v, const std::string& prompt) {
-               return (clear && v.record.state == JobState::Waiting) || std::find(ids.begin(), ids.end(), prompt) != ids.end();
+               return (clear && v.record.state == JobState::Waiting) ||
+                      std::find(ids.begin(), ids.end(), prompt) != ids.end();
              });
              a->respond(json_response(json::object()));
            })
@@ -290,8 +317,10 @@ void add_comfy_routes(Router& router, Context& c) {
       .takes({.all = {field("prompt_id", K::Text)}, .others = true});
   get("/history", "The caller's prompts that are over", [&c, desk](Call& call) {
     json out = json::object();
-    for (auto& job : c.jobs.history().list({.client = call.caller.name, .limit = call.query.value("max_items", int64_t(100))}))
-      if (const std::string prompt = prompt_of(job.key); !prompt.empty() && is_over(job.state)) out[prompt] = history_json(*desk, job);
+    for (auto& job :
+         c.jobs.history().list({.client = call.caller.name, .limit = call.query.value("max_items", int64_t(100))}))
+      if (const std::string prompt = prompt_of(job.key); !prompt.empty() && is_over(job.state))
+        out[prompt] = history_json(*desk, job);
     return out;
   }).asks({field("max_items", K::Whole).range(1, 500)});
   get("/history/{prompt}", "One of them, once it is over", [&c, desk](Call& call) {
@@ -316,14 +345,17 @@ void add_comfy_routes(Router& router, Context& c) {
                desk->put_picture(call.caller.name + "/" + call.path.at("id"), call.request.body);
                a->respond(json_response({{"status", "success"}}, 201));
              });
-  router.add("GET", "/api/etn/image/{id}", "A picture of an ETN_SaveImageCache", [&c, desk](Call& call, const Answer& a) {
-    a->respond(output_picture(c, *desk, call.caller, call.path.at("id")));
-  });
+  router.add("GET", "/api/etn/image/{id}", "A picture of an ETN_SaveImageCache",
+             [&c, desk](Call& call, const Answer& a) {
+               a->respond(output_picture(c, *desk, call.caller, call.path.at("id")));
+             });
   get("/api/etn/model_info/{folder}", "What models are of", [&c](Call& call) {
-    return model_info(c, call.path.at("folder"), call.query.value("offset", int64_t(0)), call.query.value("limit", int64_t(1000)));
+    return model_info(c, call.path.at("folder"), call.query.value("offset", int64_t(0)),
+                      call.query.value("limit", int64_t(1000)));
   }).asks({field("offset", K::Whole).range(0, 1e9), field("limit", K::Whole).range(1, 1000)});
   get("/api/etn/languages", "Languages that are translated: none", [](Call&) { return json::array(); });
-  get("/api/etn/translate/{language}/{text}", "The text as it is", [](Call& call) { return json(call.path.at("text")); });
+  get("/api/etn/translate/{language}/{text}", "The text as it is",
+      [](Call& call) { return json(call.path.at("text")); });
   router.add("PUT", "/api/etn/upload/loras/{id}", "Refused: files are not taken", [](Call&, const Answer&) {
     throw ApiError(403, "LoRAs are not taken over the network; put the file into a folder of --lora-dir", "forbidden");
   });

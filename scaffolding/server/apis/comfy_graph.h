@@ -1,5 +1,5 @@
-// A graph of ComfyUI's nodes as one job: what is before its sampler is computed at once, what is behind it is done to the
-// job's pictures when they are fetched. Functions that any thread may call, and plain structs.
+// A graph of ComfyUI's nodes as one job: what is before its sampler is computed at once, what is behind it is done to
+// the job's pictures when they are fetched. Functions that any thread may call, and plain structs.
 #pragma once
 #include <functional>
 
