@@ -144,7 +144,6 @@ class Create extends HTMLElement {
     this.picture.hidden = !has("image-to-image", "inpainting", "image-to-video");
     this.picture.can_mask = has("inpainting");
     this.with_picture.hidden = !this.picture.blob || this.picture.hidden || !this.clips.hidden;
-    this.inputs.count.parentNode.hidden = false;
   }
 
   add_lora(select) {

@@ -45,7 +45,6 @@ news.addEventListener("connection", ({detail}) => {
   connection.className = detail ? "" : "bad";
   connection.textContent = detail ? "" : "The server is away; the page goes on when it is back";
 });
-// What a job is told from "running" on can be lost where the server went down: then it is looked at anew.
 news.addEventListener("signed out", () => { if (!views.querySelector("sf-login")) begin(); });
 
 function sign_in() {

@@ -21,7 +21,7 @@ export async function show_picture(id, from) {
     Sampler: r.sampler || "the model's own", Steps: r.steps, Guidance: r.guidance, Seed: p.seed,
     Size: `${p.width} x ${p.height}`, Frames: p.frames > 1 ? p.frames : "", Task: r.task,
     Change: r.image ? r.strength : "", Made: new Date(job.created * 1000).toLocaleString(),
-    ...Object.fromEntries(Object.entries(r.options ?? {}).map(([name, value]) => [name, value]))};
+    ...r.options};
   const list = h("dl");
   for (const [name, value] of Object.entries(facts))
     if (value !== "" && value !== undefined && value !== null)
