@@ -1,8 +1,8 @@
 """What the golden files of LoRA hold, for those who write them (make_golden_lora.py) and those who compare
 (test_lora.py).
 
-lora/sd/, lora/sd2/ and lora/xl/: adapters for the tiny networks of pipelines/stable_diffusion, and for some as 2.x
-has them, whose values follow hashed_weights.py and are exact in float16. One adapter's files make the same picture:
+lora/adapters.tar.xz: sd/, sd2/ and xl/, adapters for the tiny networks of pipelines/stable_diffusion, and for some
+as 2.x has them, whose values follow hashed_weights.py and are exact in float16. One adapter's files make the same picture:
 
     style               attention's projections, in diffusers' kind with lora_adapter_metadata
     style_script        as training scripts wrote it: "to_q.lora.down", "text_model....q_proj.lora_linear_layer.down"
@@ -37,7 +37,7 @@ lora/lora.json.gz:
                 null where it says nothing
     saved       name, family, file: what save_lora_weights writes of the dicts `lora_state_dict(file)` gives
 
-An argument {"file": name} is a path below lora/, {"tensors": {key: shape}} a dict of tensors by rule.
+An argument {"file": name} is a path in that archive, {"tensors": {key: shape}} a dict of tensors by rule.
 
 lora/lora.safetensors.gz: a picture of each case without `same`, uint8 [1, H, W, 3]; OUTPUT.float32 by diffusers and
 PEFT, OUTPUT.float64 by hand from y = Wx + s B(Ax) and OUTPUT.bare without an adapter, thinned as model_cases.py does.
@@ -46,18 +46,20 @@ PEFT, OUTPUT.float64 by hand from y = Wx + s B(Ax) and OUTPUT.bare without an ad
 import pathlib
 
 from hashed_weights import hashed
-from packed import read_json
+from packed import read_json, unpacked_folder
 
-FOLDER = pathlib.Path(__file__).parent / "lora"
+PACKED = pathlib.Path(__file__).parent / "lora"
+_unpacked = unpacked_folder(PACKED / "adapters.tar.xz")
+FOLDER = pathlib.Path(_unpacked.name)  # of sd/, sd2/ and xl/
 
 
 def document():
-    return read_json(FOLDER / "lora.json.gz")
+    return read_json(PACKED / "lora.json.gz")
 
 
 def networks():
     """{name: [class, config]} of every network that is named."""
-    pipelines = FOLDER.parent / "pipelines" / "stable_diffusion.json.gz"
+    pipelines = PACKED.parent / "pipelines" / "stable_diffusion.json.gz"
     return read_json(pipelines)["networks"] | document()["own"]
 
 

@@ -33,11 +33,11 @@ from lora_adapters import (
     write_folder,
     write_mid,
 )
-from lora_cases import FOLDER, weighted
+from lora_cases import FOLDER, PACKED, weighted
 from lora_formats import joined, peft_keys, rank_of, without_alpha
 from model_cases import arguments_of, floats, outputs_of, thinned
 from model_fixture import plain, signature, text_of
-from packed import write_json, write_packed
+from packed import write_json, write_packed, write_packed_folder
 from safetensors.numpy import save
 from safetensors.torch import load_file
 
@@ -409,7 +409,8 @@ def signatures():
 
 
 def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    for family in ADAPTERS:
+        shutil.rmtree(FOLDER / family, ignore_errors=True)
     for family, adapters in ADAPTERS.items():
         for adapter, configs in adapters.items():
             if adapter.startswith("peft_"):
@@ -441,11 +442,12 @@ def main():
         "errors": [run_error(*error) for error in ERRORS],
         "saved": [run_saved(file, family) for family in ADAPTERS for file in ("style", "whole")],
     }
-    write_json(FOLDER / "lora.json.gz", text_of(plain(document)))
-    write_packed(FOLDER / "lora.safetensors.gz", save(pictures | tensors))
-    files = sorted(p for p in FOLDER.rglob("*") if p.is_file())
+    write_packed_folder(PACKED / "adapters.tar.xz", FOLDER)
+    write_json(PACKED / "lora.json.gz", text_of(plain(document)))
+    write_packed(PACKED / "lora.safetensors.gz", save(pictures | tensors))
+    files = sorted(PACKED.iterdir())
     for path in files:
-        print(f"{path.stat().st_size:8} {path.relative_to(FOLDER)}")
+        print(f"{path.stat().st_size:8} {path.name}")
     print(f"{len(cases)} cases, {len(pictures)} pictures, {sum(p.stat().st_size for p in files)} bytes")
 
 

@@ -1,11 +1,14 @@
 """Golden files under gzip: tensors as safetensors, of whose bytes it takes a third away, and descriptions as JSON;
-under xz what repeats itself over more than gzip sees, and only Python reads. No PyTorch here: tests read tensors with
-the library's `safetensors.load`, the scripts write with safetensors' `save`.
+under xz what repeats itself over more than gzip sees, and only Python reads: folders too. No PyTorch here: tests read
+tensors with the library's `safetensors.load`, the scripts write with safetensors' `save`.
 """
 
 import gzip
 import json
 import lzma
+import pathlib
+import tarfile
+import tempfile
 
 SUFFIX, JSON_SUFFIX, LONG_JSON_SUFFIX = ".safetensors.gz", ".json.gz", ".json.xz"
 
@@ -31,6 +34,24 @@ def write_text(path, text):
 def read_families(folder):
     """{family: its JSON} of a folder of FAMILY.json.gz."""
     return {path.name.removesuffix(JSON_SUFFIX): read_json(path) for path in sorted(folder.glob("*" + JSON_SUFFIX))}
+
+
+def unpacked_folder(path):
+    """The folder in a .tar.xz, as a tempfile.TemporaryDirectory: there as long as somebody holds it."""
+    folder = tempfile.TemporaryDirectory()
+    with tarfile.open(path, "r:xz") as archive:
+        archive.extractall(folder.name, filter="data")
+    return folder
+
+
+def write_packed_folder(path, folder):
+    """A .tar.xz of the files in folder. The same files make the same archive."""
+    with tarfile.open(path, "w:xz", preset=9 | lzma.PRESET_EXTREME) as archive:
+        for file in sorted(p for p in pathlib.Path(folder).rglob("*") if p.is_file()):
+            info = tarfile.TarInfo(str(file.relative_to(folder)))
+            info.size = file.stat().st_size
+            with file.open("rb") as data:
+                archive.addfile(info, data)
 
 
 def unpacked(path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from golden_pipelines import one_thread  # noqa: F401 (a fixture)
 from hashed_weights import hashed_weight
-from lora_cases import FOLDER, take, weighted
+from lora_cases import FOLDER, PACKED, take, weighted
 from model_cases import arguments_of, outputs_of, thinned
 from packed import unpacked
 from signatures import parameters_of, unexplained
@@ -20,7 +20,7 @@ import scaffolding as sf
 from scaffolding import diffusion, models
 
 GOLDEN, NETWORKS = lora_cases.document(), lora_cases.networks()
-TENSORS = sf.safetensors.load(unpacked(FOLDER / "lora.safetensors.gz"))
+TENSORS = sf.safetensors.load(unpacked(PACKED / "lora.safetensors.gz"))
 CASES = {case["name"]: case for case in GOLDEN["cases"]}
 OUTPUTS = {row["name"]: row for row in GOLDEN["outputs"]}
 ERRORS = {row["name"]: row for row in GOLDEN["errors"]}

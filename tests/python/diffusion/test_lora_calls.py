@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from golden_pipelines import one_thread  # noqa: F401 (a fixture)
-from lora_cases import FOLDER
+from lora_cases import FOLDER, PACKED
 from test_lora import (
     GOLDEN,
     REFUSED,
@@ -242,8 +242,8 @@ def test_arguments_that_are_none():
         (None, {}, TypeError),
         ({"unet.a": "a"}, {}, (TypeError, ValueError)),
         (str(STYLE.with_name("nothing.safetensors")), {}, (RuntimeError, OSError)),
-        (str(FOLDER / "lora.json.gz"), {}, REFUSED),
-        (str(FOLDER.parent / "seamless.safetensors"), {}, ValueError),
+        (str(PACKED / "lora.json.gz"), {}, REFUSED),
+        (str(PACKED.parent / "seamless.safetensors"), {}, ValueError),
     ):
         with pytest.raises(error) as raised:
             pipe.load_lora_weights(given, **keywords)

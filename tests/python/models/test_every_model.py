@@ -5,7 +5,6 @@ The models are those that the library registers; what they must compute stands i
 family, written by its make_golden_models_*.py (tests/golden/model_fixture.py says how). A model without one fails here
 by name. What only one family has is in test_models_*.py."""
 
-
 import numpy as np
 import pytest
 from hashed_weights import hashed_weight

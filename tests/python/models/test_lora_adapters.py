@@ -1,6 +1,5 @@
 """LoRAs of one model, by the calls of diffusers' PeftAdapterMixin; files of all its networks are test_lora.py's."""
 
-import folders
 import lora_cases
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import scaffolding as sf
 from scaffolding import models
 from scaffolding.models import get_peft_model_state_dict, peft_config_of
 
-LORA = folders.GOLDEN / "lora"
+LORA = lora_cases.FOLDER
 NETWORKS = lora_cases.networks()
 STYLE, WHOLE = (str(LORA / "sd" / f"{name}.safetensors") for name in ("style", "whole"))
 

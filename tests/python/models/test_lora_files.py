@@ -4,7 +4,6 @@ of the tiny networks under the names of each program.
 
 import math
 
-import folders
 import lora_cases
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import scaffolding as sf
 from scaffolding import models
 
 read_lora = sf._core._models.read_lora
-LORA = folders.GOLDEN / "lora"
+LORA = lora_cases.FOLDER
 GOLDEN, NETWORKS = lora_cases.document(), lora_cases.networks()
 FAMILIES = {
     family: {c: name for c, name in parts.items() if name in NETWORKS and c != "vae"}
