@@ -2,7 +2,8 @@
 (test_lora.py).
 
 lora/adapters.tar.xz: sd/, sd2/ and xl/, adapters for the tiny networks of pipelines/stable_diffusion, and for some
-as 2.x has them, whose values follow hashed_weights.py and are exact in float16. One adapter's files make the same picture:
+as 2.x has them, whose values follow hashed_weights.py and are exact in float16. One adapter's files make the same
+picture:
 
     style               attention's projections, in diffusers' kind with lora_adapter_metadata
     style_script        as training scripts wrote it: "to_q.lora.down", "text_model....q_proj.lora_linear_layer.down"
