@@ -17,7 +17,7 @@
 #include "scaffolding/core/version.h"
 #include "scaffolding/data/data.h"
 #include "scaffolding/diffusion/diffusion.h"
-#include "scaffolding/distributed/process_group.h"
+#include "scaffolding/distributed/rendezvous.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/formats/gguf.h"
 #include "scaffolding/io/formats/npy.h"

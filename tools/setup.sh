@@ -44,6 +44,10 @@ look() {
     # mp4 and webm files: 34 MB to download, since Debian's libav knows every codec
     has_header libavformat/avformat.h || optional+=(libavformat-dev libavcodec-dev libavutil-dev)
     has_header libswscale/swscale.h || optional+=(libswscale-dev)
+    # process groups of several processes, by Gloo and by MPI
+    has_header gloo/rendezvous/context.h || optional+=(libgloo-dev)
+    [ -n "$(ls -d /usr/lib/*/openmpi/include/mpi.h /usr/include/mpi.h 2>/dev/null)" ] || has_command mpicc ||
+      optional+=(libopenmpi-dev openmpi-bin)
     # the server: Boost's headers alone, of a version that Debian has beside its default
     has_header boost/beast/version.hpp || optional+=(libboost1.81-dev)
     has_header sqlite3.h || optional+=(libsqlite3-dev)

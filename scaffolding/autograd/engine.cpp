@@ -7,6 +7,7 @@
 
 #include "scaffolding/autograd/anomaly.h"
 #include "scaffolding/autograd/autocast.h"
+#include "scaffolding/autograd/callback.h"
 #include "scaffolding/autograd/called_ops.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/out_of_memory.h"
@@ -336,15 +337,45 @@ void accumulate_grad(const Tensor& t, Tensor g, bool recording) {
   for (auto& [id, hook] : hooks) hook(t);
 }
 
+namespace {
+
+// The backward() calls that this thread is in, and what waits for the end of the outermost.
+struct Outermost {
+  static thread_local int depth;
+  static thread_local std::vector<std::function<void()>> callbacks;
+  Outermost() { ++depth; }
+  ~Outermost() {
+    if (--depth == 0) callbacks.clear();
+  }
+  void finish() {
+    if (depth > 1) return;
+    for (size_t i = 0; i < callbacks.size(); ++i) std::exchange(callbacks[i], nullptr)();  // one may queue another
+  }
+};
+thread_local int Outermost::depth = 0;
+thread_local std::vector<std::function<void()>> Outermost::callbacks;
+
+}  // namespace
+
+void queue_callback(std::function<void()> f) {
+  SF_CHECK_AS(RuntimeError, Outermost::depth > 0, "queue_callback: only within a backward pass");
+  Outermost::callbacks.push_back(std::move(f));
+}
+
 void backward(const Tensors& roots, const Tensors& gradients, BackwardOptions options, const Tensors& inputs) {
   check_roots("backward", roots, gradients);
-  if (inputs.empty()) return Pass(options, Pass::Leaves).run(roots, gradients);
+  Outermost pass_of_thread;
+  if (inputs.empty()) {
+    Pass(options, Pass::Leaves).run(roots, gradients);
+    return pass_of_thread.finish();
+  }
   Pass pass(options, Pass::Captured);
   for (auto& x : inputs) pass.want("backward", x);
   pass.run(roots, gradients);
   GradMode mode(options.create_graph);
   for (size_t i = 0; i < inputs.size(); ++i)
     if (pass.captured()[i]) accumulate_grad(inputs[i], pass.captured()[i], options.create_graph);
+  pass_of_thread.finish();
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, BackwardOptions options,

@@ -1,48 +1,98 @@
-// ProcessGroup: processes that work on one thing together, on one machine or several, each with a rank,
-// joined by TCP in a ring.
+// ProcessGroup: processes that work on one thing together, on one machine or several, each with a rank. Bytes are moved
+// by a backend: "gloo" or "mpi" between CPUs, "fake" without peers.
 // Owned by whoever made it. Its calls are collective: every process makes the same ones, in the same order, with
-// tensors of one size and dtype; what differs is a RuntimeError in the processes that see it. One thread at a time.
-//   ProcessGroup group({.address = "10.0.0.1", .port = 29500, .rank = rank, .world_size = 4});
-//   group.all_reduce(gradient, Reduction::Mean);
+// tensors of one size and dtype; what differs is a RuntimeError everywhere that says who differs. One thread at a time.
+//   ProcessGroup group({.backend = "gloo", .store = store, .rank = rank, .world_size = 4});
+//   group.all_reduce(gradient, ReduceOp::AVG);                     // waits
+//   auto work = group.all_reduce(gradient, ReduceOp::AVG, true);   // a thread of the group does it
+//   work->wait();
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "scaffolding/core/tensor.h"
+#include "scaffolding/distributed/deadline.h"
+#include "scaffolding/distributed/reduction.h"
+#include "scaffolding/distributed/store.h"
+#include "scaffolding/distributed/work.h"
 
 namespace sf::distributed {
 
-enum class Reduction { Sum, Mean, Product, Min, Max };
-
 struct GroupOptions {
-  std::string address = "127.0.0.1";  // of the process of rank 0, which listens there until all have come
-  int port = 29500;
+  std::string backend = "gloo";
+  std::shared_ptr<Store> store;  // not needed in a group of one
   int rank = 0, world_size = 1;
   double timeout_seconds = 1800;  // of joining, and of each call
+  std::vector<int> ranks;         // of a part of the world: the ranks there of its processes; empty: 0, 1, ...
+  std::string name = "world";     // the same in all its processes, another one for each group
 };
+
+using WorkPtr = std::shared_ptr<Work>;
 
 class ProcessGroup {
  public:
-  // Returns when all processes have joined. ValueError for a rank that cannot be or that two processes have.
+  // Returns when all processes have joined. ValueError for a rank that cannot be, RuntimeError for a backend that is
+  // not there or processes that do not come.
   explicit ProcessGroup(const GroupOptions& options);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
+  // Gives up what is under way and lets the others go; every later call is an error.
+  void close();
+
   int rank() const { return options_.rank; }
   int size() const { return options_.world_size; }
+  const std::string& backend() const { return options_.backend; }
+  const std::string& group_name() const { return options_.name; }
+  const std::vector<int>& ranks() const { return options_.ranks; }
+  const std::shared_ptr<Store>& store() const { return options_.store; }
+  double timeout() const { return options_.timeout_seconds; }
+  void set_timeout(double seconds);
 
-  // In place; afterwards all processes hold the same bits. Numbers of 16 bits travel and are added as float32.
-  void all_reduce(const Tensor& t, Reduction how = Reduction::Sum);
-  void broadcast(const Tensor& t, int source);  // into t of every process but source's
+  // Roots and peers are ranks of this group. With async_op the tensors are the group's until the work has been waited
+  // for. All processes end with the same bits; sums are those of a binary tree over the ranks (reduction.h).
+  WorkPtr all_reduce(const Tensor& t, ReduceOp op = ReduceOp::SUM, bool async_op = false);  // in place
+  WorkPtr reduce(const Tensor& t, int root, ReduceOp op = ReduceOp::SUM, bool async_op = false);
+  WorkPtr broadcast(const Tensor& t, int root, bool async_op = false);  // into t of every process but the root
   // into[i] becomes t of rank i; sizes and dtypes are those of t
-  void all_gather(const std::vector<Tensor>& into, const Tensor& t);
-  void barrier();  // returns when every process has called it
+  WorkPtr all_gather(const std::vector<Tensor>& into, const Tensor& t, bool async_op = false);
+  // into: size times as many numbers as t has
+  WorkPtr all_gather_into_tensor(const Tensor& into, const Tensor& t, bool async_op = false);
+  // t: size times as many numbers as into has
+  WorkPtr reduce_scatter_tensor(const Tensor& into, const Tensor& t, ReduceOp op = ReduceOp::SUM,
+                                bool async_op = false);
+  // Rows of dim 0: input_splits[i] of them go to rank i, output_splits[i] come from it; empty: equal ones.
+  WorkPtr all_to_all_single(const Tensor& into, const Tensor& t, const std::vector<int64_t>& output_splits = {},
+                            const std::vector<int64_t>& input_splits = {}, bool async_op = false);
+  WorkPtr gather(const Tensor& t, const std::vector<Tensor>& into, int root,
+                 bool async_op = false);  // into: the root's
+  WorkPtr scatter(const Tensor& into, const std::vector<Tensor>& parts, int root, bool async_op = false);
+  WorkPtr barrier(bool async_op = false);  // returns when every process has called it
+  // A barrier by the store: rank 0 names who has not come, all of them with wait_all_ranks. It leaves the group whole.
+  void monitored_barrier(double timeout_seconds, bool wait_all_ranks = false);
+
+  // From one process to another; to be waited for. They wait for no other call of the group.
+  WorkPtr isend(const Tensor& t, int to, int tag = 0);
+  WorkPtr irecv(const Tensor& t, int from, int tag = 0);
+
+  struct Counts {
+    int64_t calls = 0, bytes = 0;  // of tensors that were given to be sent or reduced
+  };
+  Counts counts() const;
 
  private:
-  struct Ring;
+  struct Call;
+  struct State;
+  using Body = std::function<void(uint32_t tag, Deadline deadline)>;
+  WorkPtr run(const Call& call, Body body, bool async_op);
+  Tensor dense(const char* op, const Tensor& t) const;
+  void check_rank(const char* op, const char* what, int rank) const;
+  WorkPtr point_to_point(const char* op, const Tensor& t, int peer, int tag, bool sends);
+
   GroupOptions options_;
-  std::unique_ptr<Ring> ring_;  // absent in a group of one
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace sf::distributed

@@ -98,32 +98,42 @@ Socket Socket::connect(const std::string& address, int port, Deadline deadline) 
   }
 }
 
-void Socket::exchange(Socket& to, const void* out, size_t out_bytes, Socket& from, void* in, size_t in_bytes,
-                      Deadline deadline) {
-  auto* send_at = static_cast<const char*>(out);
-  auto* receive_at = static_cast<char*>(in);
-  while (out_bytes > 0 || in_bytes > 0) {
-    if (out_bytes > 0) {
-      ssize_t n = ::send(to.fd_, send_at, out_bytes, MSG_NOSIGNAL);
-      if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) fail_errno(to.peer_, "cannot send");
-      if (n > 0) send_at += n, out_bytes -= size_t(n);
-    }
-    bool waits = true;
-    if (in_bytes > 0) {
-      ssize_t n = ::recv(from.fd_, receive_at, in_bytes, 0);
-      if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) fail_errno(from.peer_, "cannot receive");
-      SF_CHECK_AS(RuntimeError, n != 0, "distributed: ", from.peer_,
-                  ": has closed the connection; that process has ended");
-      if (n > 0) receive_at += n, in_bytes -= size_t(n), waits = false;
-    }
-    if (!waits || (out_bytes == 0 && in_bytes == 0)) continue;
-    pollfd p[2];
-    nfds_t count = 0;
-    if (out_bytes > 0) p[count++] = {to.fd_, POLLOUT, 0};
-    if (in_bytes > 0) p[count++] = {from.fd_, POLLIN, 0};
-    SF_CHECK_AS(RuntimeError, wait_for(p, count, deadline), "distributed: ", in_bytes > 0 ? from.peer_ : to.peer_,
-                ": nothing came before the timeout; does every process make the same calls?");
+void Socket::send(const void* data, size_t bytes, Deadline deadline) {
+  for (auto* at = static_cast<const char*>(data); bytes > 0;) {
+    int64_t n = send_some(at, bytes);
+    SF_CHECK_AS(RuntimeError, n != 0, "distributed: ", peer_, ": has closed the connection; that process has ended");
+    if (n > 0) at += n, bytes -= size_t(n);
+    pollfd p{fd_, POLLOUT, 0};
+    SF_CHECK_AS(RuntimeError, bytes == 0 || wait_for(&p, 1, deadline), "distributed: ", peer_,
+                ": took nothing before the timeout; that process hangs");
   }
+}
+
+void Socket::receive(void* data, size_t bytes, Deadline deadline) {
+  for (auto* at = static_cast<char*>(data); bytes > 0;) {
+    int64_t n = receive_some(at, bytes);
+    SF_CHECK_AS(RuntimeError, n != 0, "distributed: ", peer_, ": has closed the connection; that process has ended");
+    if (n > 0) at += n, bytes -= size_t(n);
+    SF_CHECK_AS(RuntimeError, bytes == 0 || n > 0 || readable(deadline), "distributed: ", peer_,
+                ": nothing came before the timeout; that process hangs");
+  }
+}
+
+bool Socket::readable(Deadline deadline) const {
+  pollfd p{fd_, POLLIN, 0};
+  return wait_for(&p, 1, deadline);
+}
+
+int64_t Socket::send_some(const char* data, size_t bytes) {
+  ssize_t n = ::send(fd_, data, bytes, MSG_NOSIGNAL);
+  if (n >= 0) return n;
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? -1 : 0;
+}
+
+int64_t Socket::receive_some(char* data, size_t bytes) {
+  ssize_t n = ::recv(fd_, data, bytes, 0);
+  if (n >= 0) return n;
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? -1 : 0;
 }
 
 std::string Socket::local_address() const {
@@ -140,14 +150,15 @@ std::string Socket::remote_address() const {
   return text_of(a, size);
 }
 
-Listener::Listener(const std::string& address, int port) {
-  std::string where = address + ":" + std::to_string(port);
-  for (const std::string& from : {address, std::string()}) {
-    Addresses all = resolved(from, port, AI_PASSIVE);
+Listener::Listener(int port) {
+  Addresses all = resolved("", port, AI_PASSIVE);
+  for (int family : {AF_INET6, AF_INET})  // the former takes connections of both
     for (addrinfo* a = all.get(); a && fd_ < 0; a = a->ai_next) {
-      int fd = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), on = 1;
+      if (a->ai_family != family) continue;
+      int fd = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), on = 1, off = 0;
       if (fd < 0) continue;
       setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
       if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0) fd_ = fd;
       else {
         int error = errno;
@@ -155,9 +166,7 @@ Listener::Listener(const std::string& address, int port) {
         errno = error;
       }
     }
-    if (fd_ >= 0 || errno != EADDRNOTAVAIL) break;
-  }
-  if (fd_ < 0) fail_errno(where, "cannot listen");
+  if (fd_ < 0) fail_errno("port " + std::to_string(port), "cannot listen; does another process use it?");
   prepare(fd_);
   sockaddr_storage a{};
   socklen_t size = sizeof a;
@@ -170,21 +179,11 @@ Listener::~Listener() {
   if (fd_ >= 0) close(fd_);
 }
 
-Socket Listener::accept(Deadline deadline) {
-  for (;;) {
-    int fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd >= 0) {
-      prepare(fd);
-      Socket s(fd, "");
-      s.set_peer(s.remote_address());
-      return s;
-    }
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED)
-      fail_errno("port " + std::to_string(port_), "cannot accept");
-    pollfd p{fd_, POLLIN, 0};
-    SF_CHECK_AS(RuntimeError, wait_for(&p, 1, deadline), "distributed: port ", port_,
-                ": not every process has come before the timeout");
-  }
+Socket Listener::try_accept() {
+  int fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd < 0) return {};
+  prepare(fd);
+  return Socket(fd, "a client");
 }
 
 }  // namespace sf::distributed

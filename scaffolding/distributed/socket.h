@@ -1,15 +1,15 @@
-// Socket: a TCP connection, and Listener, what accepts them. Used by process_group.cpp.
+// Socket: a TCP connection, and Listener, what accepts them. Used by the store (tcp_store.cpp,
+// store_server.cpp): it carries addresses and ids, no tensors.
 // Each owns its descriptor; one thread at a time. Errors, the end of the connection and the deadline are RuntimeError
 // naming the other side.
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
 
-namespace sf::distributed {
+#include "scaffolding/distributed/deadline.h"
 
-using Deadline = std::chrono::steady_clock::time_point;
+namespace sf::distributed {
 
 class Socket {
  public:
@@ -22,21 +22,18 @@ class Socket {
   // Tries again until the deadline: the other process may not listen yet.
   static Socket connect(const std::string& address, int port, Deadline deadline);
 
-  void send(const void* data, size_t bytes, Deadline deadline) {
-    exchange(*this, data, bytes, *this, nullptr, 0, deadline);
-  }
-  void receive(void* data, size_t bytes, Deadline deadline) {
-    exchange(*this, nullptr, 0, *this, data, bytes, deadline);
-  }
-  // Sends to one and receives from another at the same time: neighbours in a ring that all sent first would wait for
-  // each other.
-  static void exchange(Socket& to, const void* out, size_t out_bytes, Socket& from, void* in, size_t in_bytes,
-                       Deadline deadline);
+  void send(const void* data, size_t bytes, Deadline deadline);
+  void receive(void* data, size_t bytes, Deadline deadline);
+  bool readable(Deadline deadline) const;  // false where nothing came until then
 
-  std::string local_address() const;   // by which this machine reaches the peer
-  std::string remote_address() const;  // without the port
+  // What goes without waiting: how many bytes; -1 where none would at the moment, 0 where the connection has ended.
+  int64_t send_some(const char* data, size_t bytes);
+  int64_t receive_some(char* data, size_t bytes);
+
+  int fd() const { return fd_; }      // -1 of a Socket that was default-made
+  std::string local_address() const;  // by which this machine reaches the peer, without the port
+  std::string remote_address() const;
   const std::string& peer() const { return peer_; }
-  void set_peer(std::string name) { peer_ = std::move(name); }
 
  private:
   int fd_ = -1;
@@ -45,13 +42,14 @@ class Socket {
 
 class Listener {
  public:
-  // port 0: any free one; an address that is none of this machine's: all of its addresses
-  Listener(const std::string& address, int port);
+  // On all addresses of this machine; port 0: any free one.
+  explicit Listener(int port);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
   int port() const { return port_; }
-  Socket accept(Deadline deadline);
+  int fd() const { return fd_; }
+  Socket try_accept();  // one whose fd is -1 where nobody waits
 
  private:
   int fd_ = -1, port_ = 0;

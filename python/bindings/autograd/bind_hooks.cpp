@@ -1,6 +1,7 @@
 // Hooks on gradients, and on tensors saved for backward.
 #include "python/bindings/autograd/bind_autograd.h"
 #include "python/bindings/autograd/python_hooks.h"
+#include "scaffolding/autograd/callback.h"
 #include "scaffolding/autograd/hooks.h"
 #include "scaffolding/autograd/tape.h"
 
@@ -122,6 +123,15 @@ void bind_hooks(nb::module_& m) {
                 "Calls hook(grad) when this tensor's gradient is known; what it returns replaces the gradient.");
   tensor_method("register_post_accumulate_grad_hook", &register_post_accumulate_grad_hook, nb::arg("hook"),
                 "Calls hook(leaf) after its gradient was added to .grad.");
+  m.def(
+      "_queue_callback",
+      [](nb::handle function) {
+        autograd::queue_callback([f = callable("queue_callback", function)] {
+          nb::gil_scoped_acquire gil;
+          f.get()();
+        });
+      },
+      "Calls function once, when the outermost backward pass of this thread has done everything else.");
   auto saved = nb::class_<SavedHooks>(m, "_SavedHooks");
   saved.def(nb::init<nb::handle, nb::handle>()).def("enter", &SavedHooks::enter).def("exit", &SavedHooks::exit);
 }

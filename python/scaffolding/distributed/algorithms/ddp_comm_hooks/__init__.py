@@ -1,0 +1,3 @@
+"""Communication hooks of DistributedDataParallel."""
+
+from . import default_hooks

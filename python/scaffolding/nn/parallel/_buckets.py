@@ -1,0 +1,98 @@
+"""Buckets: gradients that travel together."""
+
+from ... import _core
+from ...autograd.grad_mode import no_grad
+
+
+class Bucket:
+    """Parameters of one dtype and device, and their gradients one after the other in one tensor."""
+
+    def __init__(self, members):
+        self.members = members  # (name, parameter), in the order in which their gradients come
+        self.names = [name for name, _ in members]
+        self.at = {}
+        size = 0
+        for name, p in members:
+            self.at[name] = (size, p.numel())
+            size += p.numel()
+        first = members[0][1]
+        self.flat = _core.zeros(size, dtype=first.dtype, device=first.device)
+        self.views = {name: self._view(name, p) for name, p in members}
+        self.waiting = set()  # names whose gradient has not come in this backward
+        self.future = None  # of the mean, once it is under way
+
+    def _view(self, name, p):
+        at, n = self.at[name]
+        return self.flat[at : at + n].reshape(p.shape)
+
+    @no_grad()
+    def take(self, name, p):
+        """The gradient of a parameter; zeros where it has none."""
+        view = self.views[name]
+        if p.grad is None:
+            view.zero_()
+        elif p.grad.data_ptr() != view.data_ptr():
+            view.copy_(p.grad)
+
+    @no_grad()
+    def give(self, unused, as_views):
+        """The means, to the parameters but for those in unused."""
+        for name, p in self.members:
+            if name in unused:
+                continue
+            view = self.views[name]
+            if as_views:
+                if p.grad is None or p.grad.data_ptr() != view.data_ptr():
+                    p.grad = view
+            elif p.grad is None:
+                p.grad = view.clone()
+            else:
+                p.grad.copy_(view)
+
+
+def in_buckets(parameters, cap, first_cap):
+    """(name, parameter) in the order in which gradients come, in buckets of at most cap bytes; the first one is
+    smaller, so that something travels early.
+    """
+    buckets, size = [], 0
+    for name, p in parameters:
+        n = p.numel() * p.element_size()
+        last = buckets[-1][0][1] if buckets else None
+        limit = first_cap if len(buckets) == 1 else cap
+        if last is None or size + n > limit or (last.dtype, last.device) != (p.dtype, p.device):
+            buckets.append([])
+            size = 0
+        buckets[-1].append((name, p))
+        size += n
+    return [Bucket(members) for members in buckets]
+
+
+class GradBucket:
+    """What a communication hook is given: buffer() are gradients that are to become their mean."""
+
+    def __init__(self, bucket, index, is_last):
+        self._bucket, self._index, self._is_last = bucket, index, is_last
+
+    def index(self):
+        """Of the buckets, in the order in which they travel."""
+        return self._index
+
+    def is_last(self):
+        """Whether it is the last of a backward."""
+        return self._is_last
+
+    def buffer(self):
+        """The gradients, one after the other."""
+        return self._bucket.flat
+
+    def set_buffer(self, buffer):
+        """Other gradients in their place."""
+        self._bucket.flat.copy_(buffer)
+
+    def gradients(self):
+        """The gradients of each parameter."""
+        return [self._bucket.views[name] for name in self._bucket.names]
+
+    def parameters(self):
+        """The parameters, in the order of gradients()."""
+        return [p for _, p in self._bucket.members]

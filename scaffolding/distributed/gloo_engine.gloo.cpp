@@ -1,0 +1,205 @@
+// The backend "gloo": bytes between CPUs by Gloo's TCP transport. Its loop thread moves them; the caller waits.
+#include <gloo/allgather.h>
+#include <gloo/broadcast.h>
+#include <gloo/common/error.h>
+#include <gloo/gather.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/scatter.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <gloo/types.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/distributed/engine.h"
+
+namespace sf::distributed {
+
+namespace {
+
+constexpr uint8_t kOurSlots = 0x53;  // Gloo's own calls have prefixes of 1 to 8
+
+std::chrono::milliseconds left(Deadline deadline) {
+  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return std::max(ms, std::chrono::milliseconds(1));  // 0 would mean without end
+}
+
+// Gloo's texts begin with the file and line of its source.
+std::string text_of(const std::exception& e) {
+  std::string text = e.what();
+  if (size_t end = text.find("] "); !text.empty() && text[0] == '[' && end != std::string::npos) text.erase(0, end + 2);
+  return text;
+}
+
+// The store by which Gloo exchanges addresses; a process that does not come is named.
+class GlooStore final : public ::gloo::rendezvous::Store {
+ public:
+  GlooStore(std::shared_ptr<distributed::Store> store, Deadline deadline)
+      : store_(std::move(store)), deadline_(deadline) {}
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_->set(key, std::string(data.begin(), data.end()));
+  }
+  std::vector<char> get(const std::string& key) override {
+    await({key});
+    std::string value = store_->get(key);
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override { await(keys); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { await(keys); }
+
+ private:
+  void await(const std::vector<std::string>& keys) { store_->wait(keys, std::max(seconds_to(deadline_), 1e-3)); }
+  std::shared_ptr<distributed::Store> store_;
+  Deadline deadline_;
+};
+
+std::shared_ptr<::gloo::transport::Device> device() {
+  ::gloo::transport::tcp::attr attr;
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // as for PyTorch
+  bool named = interface && *interface;
+  if (named) attr.iface = interface;
+  else {
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    attr.hostname = host;
+  }
+  try {
+    return ::gloo::transport::tcp::CreateDevice(attr);
+  } catch (const std::exception& e) {
+    SF_CHECK_AS(RuntimeError, !named, "gloo: GLOO_SOCKET_IFNAME=", interface, " cannot be used: ", text_of(e));
+  }
+  return ::gloo::transport::tcp::CreateDevice("127.0.0.1");  // a machine whose name is no address: of itself alone
+}
+
+class GlooTransfer final : public Transfer {
+ public:
+  GlooTransfer(std::unique_ptr<::gloo::transport::UnboundBuffer> buffer, bool sends, int world_rank)
+      : buffer_(std::move(buffer)), sends_(sends), world_rank_(world_rank) {}
+  void wait(Deadline deadline) override {
+    bool late = false;
+    std::string why;
+    try {
+      if (sends_ ? buffer_->waitSend(left(deadline)) : buffer_->waitRecv(left(deadline))) return;
+      why = "the group was destroyed";
+    } catch (const std::exception& e) {
+      why = text_of(e);
+      late = std::chrono::steady_clock::now() >= deadline;
+    }
+    fail<RuntimeError>("rank ", world_rank_, late ? " did not come before the timeout" : " is gone (", late ? "" : why,
+                       late ? "" : ")");
+  }
+
+ private:
+  std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
+  bool sends_;
+  int world_rank_;
+};
+
+class GlooEngine final : public Engine {
+ public:
+  explicit GlooEngine(const EngineOptions& o) : world_ranks_(o.world_ranks) {
+    auto context = std::make_shared<::gloo::rendezvous::Context>(o.rank, o.size);
+    Deadline deadline = in_seconds(o.timeout_seconds);
+    GlooStore store(o.store, deadline);
+    context->setTimeout(left(deadline));
+    try {
+      auto by = device();
+      context->connectFullMesh(store, by);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& e) {
+      fail<RuntimeError>("gloo: cannot connect the processes: ", text_of(e));
+    }
+    context_ = context;
+  }
+  ~GlooEngine() override {
+    try {
+      context_->closeConnections();
+    } catch (const std::exception&) {}  // they are closed already
+  }
+
+  const char* name() const override { return "gloo"; }
+
+  std::unique_ptr<Transfer> send(const void* data, size_t bytes, int to, uint32_t tag) override {
+    return start(const_cast<void*>(data), bytes, to, tag, true);
+  }
+  std::unique_ptr<Transfer> receive(void* data, size_t bytes, int from, uint32_t tag) override {
+    return start(data, bytes, from, tag, false);
+  }
+  void broadcast(void* data, size_t bytes, int root, Deadline deadline) override {
+    call(::gloo::BroadcastOptions(context_), deadline, [&](auto& options) {
+      options.template setOutput<char>(static_cast<char*>(data), bytes);
+      options.setRoot(root);
+      ::gloo::broadcast(options);
+    });
+  }
+  void all_gather(const void* in, void* out, size_t bytes, Deadline deadline) override {
+    call(::gloo::AllgatherOptions(context_), deadline, [&](auto& options) {
+      options.template setInput<char>(static_cast<char*>(const_cast<void*>(in)), bytes);
+      options.template setOutput<char>(static_cast<char*>(out), bytes * size_t(context_->size));
+      ::gloo::allgather(options);
+    });
+  }
+  void gather(const void* in, void* out, size_t bytes, int root, Deadline deadline) override {
+    call(::gloo::GatherOptions(context_), deadline, [&](auto& options) {
+      options.template setInput<char>(static_cast<char*>(const_cast<void*>(in)), bytes);
+      if (context_->rank == root)
+        options.template setOutput<char>(static_cast<char*>(out), bytes * size_t(context_->size));
+      options.setRoot(root);
+      ::gloo::gather(options);
+    });
+  }
+  void scatter(const void* in, void* out, size_t bytes, int root, Deadline deadline) override {
+    call(::gloo::ScatterOptions(context_), deadline, [&](auto& options) {
+      if (context_->rank == root) {
+        std::vector<char*> parts;
+        for (int i = 0; i < context_->size; ++i)
+          parts.push_back(static_cast<char*>(const_cast<void*>(in)) + size_t(i) * bytes);
+        options.template setInputs<char>(parts, bytes);
+      }
+      options.template setOutput<char>(static_cast<char*>(out), bytes);
+      options.setRoot(root);
+      ::gloo::scatter(options);
+    });
+  }
+  void abort() override { context_->closeConnections(); }
+
+ private:
+  std::unique_ptr<Transfer> start(void* data, size_t bytes, int peer, uint32_t tag, bool sends) {
+    try {
+      auto buffer = context_->createUnboundBuffer(data, bytes);
+      auto slot = ::gloo::Slot::build(kOurSlots, tag);
+      if (sends) buffer->send(peer, slot);
+      else buffer->recv(peer, slot);
+      return std::make_unique<GlooTransfer>(std::move(buffer), sends, world_ranks_[size_t(peer)]);
+    } catch (const std::exception& e) {
+      fail<RuntimeError>("rank ", world_ranks_[size_t(peer)], " is gone (", text_of(e), ")");
+    }
+  }
+  template <class O, class F> void call(O options, Deadline deadline, F f) {
+    options.setTag(tag_++);
+    options.setTimeout(left(deadline));
+    try {
+      f(options);
+    } catch (const std::exception& e) {
+      fail<RuntimeError>(text_of(e));
+    }
+  }
+
+  std::vector<int> world_ranks_;
+  std::shared_ptr<::gloo::Context> context_;
+  uint32_t tag_ = 0;
+};
+
+std::unique_ptr<Engine> make(const EngineOptions& options) { return std::make_unique<GlooEngine>(options); }
+
+}  // namespace
+}  // namespace sf::distributed
+
+extern "C" const sf::distributed::EngineLibrary* scaffolding_engine_library() {
+  static const sf::distributed::EngineLibrary library{SF_VERSION, sf::distributed::make};
+  return &library;
+}

@@ -1,0 +1,26 @@
+// Reductions over an engine's sends: each process adds up one part of the numbers, in the order of reduction.h, and
+// passes the sums on. That moves as many bytes as a ring does, and the sums are the same bits for any engine. Used by
+// process_group.cpp.
+#pragma once
+#include "scaffolding/distributed/engine.h"
+#include "scaffolding/distributed/reduction.h"
+
+namespace sf::distributed {
+
+struct TreeCall {
+  Engine& engine;
+  int rank, size;
+  DType dtype;
+  ReduceOp op;
+  uint32_t tag;  // and tag + 1
+  Deadline deadline;
+};
+
+// In place, in every process.
+void tree_all_reduce(const TreeCall& call, void* data, size_t count);
+// Into the root's data; that of the others stays.
+void tree_reduce(const TreeCall& call, void* data, size_t count, int root);
+// in: size * count numbers; out: of part `rank` of them.
+void tree_reduce_scatter(const TreeCall& call, const void* in, void* out, size_t count);
+
+}  // namespace sf::distributed
