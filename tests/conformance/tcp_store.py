@@ -105,7 +105,16 @@ def torchrun_starts_our_script(python):
         script = pathlib.Path(folder, "script.py")
         script.write_text(OUR_SCRIPT)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
-        command = [python, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python", sys.executable, script]
+        command = [
+            python,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            "2",
+            "--no-python",
+            sys.executable,
+            script,
+        ]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         assert run.returncode == 0, run.stderr
         assert sorted(run.stdout.split("\n"))[-2:] == ["rank 0 of 2: 3", "rank 1 of 2: 3"], run.stdout

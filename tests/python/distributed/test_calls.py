@@ -236,11 +236,17 @@ def launched(tmp_path, variables, size=2, count=None):
         "dist.all_reduce(t := sf.tensor([dist.get_rank() + 1]))\n"
         "dist.barrier()\nprint(dist.get_rank(), dist.get_world_size(), t.item())\n"
     )
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD", "MASTER", "SLURM", "OMPI", "PMI"))}
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD", "MASTER", "SLURM", "OMPI", "PMI"))
+    }
     clean["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     runs = [
         subprocess.Popen(
-            [sys.executable, script], env=clean | variables(rank), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, script],
+            env=clean | variables(rank),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in range(size)
     ]
