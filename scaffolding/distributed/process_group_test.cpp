@@ -73,7 +73,7 @@ TEST(ProcessGroup, EveryReductionAndDtype) {
       };
       SCOPED_TRACE(std::string(name(dtype)));
       bool boolean = dtype == kBool;
-      EXPECT_EQ(reduced(ReduceOp::SUM), boolean ? 1 : 9);
+      EXPECT_EQ(reduced(ReduceOp::SUM), boolean ? 1 : dtype == kFloat8E5M2 ? 8 : 9);  // 9 is none of its numbers
       EXPECT_EQ(reduced(ReduceOp::PRODUCT), boolean ? 0 : 24);
       EXPECT_EQ(reduced(ReduceOp::MIN), boolean ? 0 : 2);
       EXPECT_EQ(reduced(ReduceOp::MAX), boolean ? 1 : 4);

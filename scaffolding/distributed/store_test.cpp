@@ -18,7 +18,8 @@ namespace {
 
 class StoreFiles : public io::TestFolder {};
 
-void check_store(Store& a, Store& b) {
+// prefix: of keys in messages
+void check_store(Store& a, Store& b, const std::string& prefix = "") {
   a.set("key", std::string("v\0w", 3));
   EXPECT_EQ(b.get("key"), std::string("v\0w", 3));
   EXPECT_EQ(a.add("n", 5), 5);
@@ -35,14 +36,16 @@ void check_store(Store& a, Store& b) {
   EXPECT_EQ(a.num_keys(), 3);
   EXPECT_TRUE(a.delete_key("c"));
   EXPECT_FALSE(b.delete_key("c"));
-  SF_EXPECT_ERROR(RuntimeError, "'absent', 'b' did not come within 0.05 s", a.wait({"absent", "b"}, 0.05));
+  std::string absent = "'" + prefix + "absent'";
+  SF_EXPECT_ERROR(RuntimeError, absent + ", '" + prefix + "b' did not come within 0.05 s",
+                  a.wait({"absent", "b"}, 0.05));
   std::jthread later([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     b.set("one", ""), b.add("two", 1);
   });
   a.wait({"one", "two"}, 30);
   b.set_timeout(0.05);
-  SF_EXPECT_ERROR(RuntimeError, "'absent' did not come", b.get("absent"));
+  SF_EXPECT_ERROR(RuntimeError, absent + " did not come", b.get("absent"));
   SF_EXPECT_ERROR(ValueError, "timeout must be positive", a.wait({"x"}, 0));
 }
 
@@ -51,7 +54,7 @@ TEST(Store, OfAllKindsDoTheSame) {
   check_store(hash, hash);
   auto shared = std::make_shared<HashStore>();
   PrefixStore first("p", shared), same("p", shared), other("q", shared);
-  check_store(first, same);
+  check_store(first, same, "p/");
   EXPECT_FALSE(other.check({"key"}));
   TCPStore server({.port = 0, .is_server = true}), client({.port = server.port()});
   check_store(server, client);

@@ -10,6 +10,7 @@ from ...distributed._objects import all_gather_object
 from ...distributed.algorithms.join import Join, Joinable, JoinHook
 from ..module import Module
 from ._buckets import GradBucket, in_buckets
+from ._parts import Parts
 
 _FIRST_BUCKET_BYTES = 1 << 20
 _SYNC_BYTES = 250 << 20  # of parameters and buffers that are broadcast at once
@@ -80,6 +81,7 @@ class DistributedDataParallel(Module, Joinable):
         self._counts = {}  # how often a gradient came in this backward
         self._static_counts = None  # of a static graph's first backward
         self._shadow_divisor = None
+        self._parts, self._in_parts = None, False
         if self._many:
             for name, p in trained:
                 p.register_post_accumulate_grad_hook(lambda _, name=name: self._came(name))
@@ -142,6 +144,11 @@ class DistributedDataParallel(Module, Joinable):
 
     def _before_forward(self):
         grads = _core.is_grad_enabled()
+        if self._in_parts:
+            self._armed = False
+            if grads and self._parts.last:
+                self._begin()
+            return
         join = self._joining()
         if join is not None and grads:
             join.announce(self)
@@ -244,7 +251,10 @@ class DistributedDataParallel(Module, Joinable):
             self._reduce(bucket, self._next - 1)
 
     def _reduce(self, bucket, index):
-        if self._comm_hook is not None:
+        if self._in_parts:
+            total = self._parts.summed(bucket)
+            bucket.future = future_of(self.process_group._all_reduce(total, ReduceOp.SUM, True), total)
+        elif self._comm_hook is not None:
             state, hook = self._comm_hook
             bucket.future = hook(state, GradBucket(bucket, index, index + 1 == len(self._buckets)))
         elif self._shadow_divisor is not None:
@@ -280,6 +290,10 @@ class DistributedDataParallel(Module, Joinable):
         for bucket in self._buckets:
             result = bucket.future.wait()
             result = result[0] if isinstance(result, list) else result
+            if self._in_parts:
+                self._parts.settle(bucket, result)
+                bucket.future = None
+                continue
             if result is not None and result.data_ptr() != bucket.flat.data_ptr():
                 bucket.flat.copy_(result.reshape(bucket.flat.shape))
             if self._shadow_divisor is not None and self._comm_hook is None:
@@ -320,6 +334,42 @@ class DistributedDataParallel(Module, Joinable):
             yield
         finally:
             self.require_backward_grad_sync = before
+
+    def parts(self, count):
+        """Yields the numbers of this process's parts of a step: a forward and a backward for each, then the optimizer.
+
+            for part in model.parts(8):
+                loss(model(x[part]), y[part]).backward()
+
+        Gradients are then the mean over the count parts, a power of two that the number of processes divides, in the
+        same bits for any number of them: sums are those of one binary tree, each part has random numbers of its own
+        (dropout), buffers are part 0's. Gradients of 16 bits are added as float32. Every process must have as many
+        threads (set_num_threads), since the sums of some kernels depend on it.
+        parts_state_dict() is for the checkpoint.
+        """
+        parts = self._parts_of(count)
+        if self._comm_hook is not None or self._joining() is not None:
+            raise RuntimeError("DistributedDataParallel.parts: goes with neither a communication hook nor Join")
+        self._in_parts = True
+        try:
+            yield from parts.step()
+        finally:
+            self._in_parts = False
+
+    def _parts_of(self, count):
+        if self._parts is None or self._parts.count != count:
+            self._parts = Parts(self, count)
+        return self._parts
+
+    def parts_state_dict(self):
+        """The number of parts and the state of each one's random numbers, the same in every process."""
+        if self._parts is None:
+            raise RuntimeError("DistributedDataParallel.parts_state_dict: no step has had parts")
+        return self._parts.state_dict()
+
+    def load_parts_state_dict(self, state):
+        """Goes on from parts_state_dict() of any number of processes."""
+        self._parts_of(state["count"]).load_state_dict(state)
 
     def register_comm_hook(self, state, hook):
         """hook(state, bucket) takes the place of the mean: it gives a Future of the bucket's gradients.
