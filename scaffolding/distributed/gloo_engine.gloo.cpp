@@ -114,6 +114,7 @@ class GlooEngine final : public Engine {
       fail<RuntimeError>("gloo: cannot connect the processes: ", text_of(e));
     }
     context_ = context;
+    greet(deadline);
   }
   ~GlooEngine() override {
     try {
@@ -168,6 +169,20 @@ class GlooEngine final : public Engine {
   void abort() override { context_->closeConnections(); }
 
  private:
+  // A byte from and to everyone: then both ends of every connection know that it is one. Gloo's thread ends the process
+  // when a connection is closed before it has asked for its address.
+  void greet(Deadline deadline) {
+    char byte = 0;
+    std::vector<char> bytes(static_cast<size_t>(context_->size));
+    std::vector<std::unique_ptr<Transfer>> moving;
+    for (int p = 0; p < context_->size; ++p) {
+      if (p == context_->rank) continue;
+      moving.push_back(receive(&bytes[size_t(p)], 1, p, 0));
+      moving.push_back(send(&byte, 1, p, 0));
+    }
+    for (auto& transfer : moving) transfer->wait(deadline);
+  }
+
   std::unique_ptr<Transfer> start(void* data, size_t bytes, int peer, uint32_t tag, bool sends) {
     try {
       auto buffer = context_->createUnboundBuffer(data, bytes);
