@@ -5,6 +5,7 @@ the ranks, the same bits everywhere.
 """
 
 from .. import _core
+from .._missing import help_modules
 from ._calls import (
     P2POp,
     Work,
@@ -63,3 +64,5 @@ Store = _core._distributed.Store
 HashStore = _core._distributed.HashStore
 FileStore = _core._distributed.FileStore
 PrefixStore = _core._distributed.PrefixStore
+
+help_modules()  # this one is imported after the others

@@ -6,9 +6,7 @@ A message is the length of a JSON text in 8 bytes, the text, and a safetensors f
 import base64
 import json
 
-import numpy
-
-from .. import _core, safetensors
+from .. import _core
 from ._calls import _rank_in, all_gather_into_tensor, broadcast, recv, send
 from ._groups import _group, _is_outside
 
@@ -66,12 +64,16 @@ def _decoded(value, tensors):
 
 
 def _to_bytes(value):
+    from .. import safetensors
+
     tensors = {}
     text = json.dumps(_encoded(value, tensors)).encode()
     return len(text).to_bytes(8, "little") + text + (safetensors.save(tensors) if tensors else b"")
 
 
 def _from_bytes(data):
+    from .. import safetensors
+
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > len(data) - 8:
         raise ValueError(f"object: a message of {len(data)} bytes is damaged")
@@ -83,6 +85,8 @@ def _from_bytes(data):
 
 
 def _to_tensor(value):
+    import numpy
+
     return _core.from_numpy(numpy.frombuffer(bytearray(_to_bytes(value)), dtype=numpy.uint8))
 
 
