@@ -1,0 +1,88 @@
+"""The backend mpi, by a real mpirun; and gloo by its variables."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from processes import COMMON, free_port
+
+from scaffolding import distributed
+
+pytestmark = pytest.mark.skipif(
+    not distributed.is_mpi_available() or not shutil.which("mpirun"), reason="MPI is not here (libopenmpi-dev)"
+)
+
+PROGRAM = """
+import sys
+dist.init_process_group(sys.argv[1], timeout=60)
+r, n = dist.get_rank(), dist.get_world_size()
+t = sf.ones(700001) * (r + 1)
+work = dist.all_reduce(t, async_op=True)
+work.wait()
+assert t[-1].item() == n * (n + 1) / 2
+dist.reduce(t := sf.tensor([r]), 1)
+assert t.item() == (6 if r == 1 else r)
+dist.broadcast(t := sf.tensor([r]), src=1)
+assert t.item() == 1
+parts = [sf.zeros(2) for _ in range(n)]
+dist.all_gather(parts, sf.ones(2) * r)
+assert [p[0].item() for p in parts] == [0, 1, 2, 3]
+dist.reduce_scatter_tensor(mine := sf.zeros(2), sf.arange(8.0))
+assert mine.tolist() == [8 * r, 8 * r + 4]
+dist.all_to_all_single(out := sf.zeros(4, dtype=sf.int64), sf.arange(4) + 10 * r)
+assert out.tolist() == [r, 10 + r, 20 + r, 30 + r]
+dist.gather(sf.ones(2) * r, parts if r == 1 else None, dst=1)
+dist.scatter(t := sf.zeros(1), [sf.tensor([5.0 * i]) for i in range(4)] if r == 3 else None, src=3)
+assert t.item() == 5 * r
+big, came = sf.ones(300000) * r, sf.zeros(300000)
+ops = [dist.P2POp(dist.isend, big, (r + 1) % 4), dist.P2POp(dist.irecv, came, (r + 3) % 4)]
+[work.wait() for work in dist.batch_isend_irecv(ops)]
+assert came[-1].item() == (r + 3) % 4
+dist.all_gather_object(objects := [None] * n, {"rank": r})
+assert [o["rank"] for o in objects] == [0, 1, 2, 3]
+half = dist.new_group([0, 3])
+dist.all_reduce(t := sf.tensor([r]), group=half)
+assert t.item() == (3 if r in (0, 3) else r)
+model, alone = DistributedDataParallel(plain()), plain()
+rows = slice(r * 6, r * 6 + 6)
+nn.functional.cross_entropy(model(X[rows]), Y[rows]).backward()
+nn.functional.cross_entropy(alone(X), Y).backward()
+assert close([p.grad for p in model.parameters()], [p.grad for p in alone.parameters()])
+try:
+    dist.all_reduce(sf.ones(2 + (r == 2)))
+except RuntimeError as e:
+    assert "rank 2 makes all_reduce of 3 float32" in str(e), e
+    print("ok", r, n, dist.get_backend(), flush=True)
+"""
+
+
+def mpirun(program, *arguments, size=4):
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "OMP_NUM_THREADS": "1",
+        "MASTER_PORT": str(free_port()),
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # which containers forbid
+    }
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(size), sys.executable, "-c"]
+    command += [COMMON + program, *arguments]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    return run.returncode, run.stdout, run.stderr
+
+
+@pytest.mark.parametrize("backend", ["mpi", "gloo"])
+def test_every_call(backend):
+    code, out, error = mpirun(PROGRAM, backend)
+    lines = sorted(line for line in out.split("\n") if line.startswith("ok"))
+    assert lines == [f"ok {r} 4 {backend}" for r in range(4)], error
+
+
+def test_without_mpirun():
+    program = "from scaffolding import distributed as d; d.init_process_group('mpi', rank=1, world_size=2, timeout=5)"
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "MASTER_PORT": str(free_port()),
+    }
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert run.returncode != 0 and "nobody answers" in run.stderr, run.stderr
