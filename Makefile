@@ -13,7 +13,7 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
 
 .PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
   wheel-abi3 clean-room-abi3 \
-  cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory \
+  cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-distributed test-memory \
   test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
   gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
@@ -117,6 +117,13 @@ test: build
 # Checks that take minutes or gigabytes: full-size video models in little memory.
 test-long: build
 	$(PY) -m pytest -q -s --build-dir=$(BUILD) tests/long
+
+# Everything about several processes, with PyTorch's store and torchrun where TORCH_PYTHON names a Python that has it.
+test-distributed: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test-distributed: build
+	$(BUILD)/scaffolding_tests --gtest_brief=1 --gtest_filter='ProcessGroup*:Store*:Rendezvous*'
+	$(PY) -m pytest -q --durations=5 --build-dir=$(BUILD) tests/python/distributed
+	$(PY) tests/conformance/tcp_store.py $(if $(wildcard $(TORCH_PYTHON)),--torch-python $(TORCH_PYTHON))
 
 # The server: 100 times `kill -9` under jobs, 10 000 malformed requests, and more of schemathesis where that is.
 test-server-kills test-server-malformed: CMAKE_ARGS += -DSF_BUILD_TESTS=ON

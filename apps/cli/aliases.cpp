@@ -276,7 +276,7 @@ std::vector<std::string> in_our_words(CLI::App& program, const std::vector<std::
   if (first == arguments.end()) return arguments;
   const auto commands = program.get_subcommands({});
   const auto command = std::find_if(commands.begin(), commands.end(), [&](auto* c) { return c->get_name() == *first; });
-  if (command == commands.end()) return arguments;
+  if (command == commands.end() || (*command)->get_prefix_command()) return arguments;  // or another program's words
   std::vector<std::string> out(arguments.begin(), first + 1);
   const auto rest = Reader(program, **command, arguments, out.size()).read();
   out.insert(out.end(), rest.begin(), rest.end());

@@ -17,6 +17,7 @@ void add_img2vid(CLI::App& program);
 void add_inpaint(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_interpolate(CLI::App& program);
+void add_launch(CLI::App& program);
 void add_models(CLI::App& program);
 void add_ops(CLI::App& program);
 void add_quantize(CLI::App& program);

@@ -1,0 +1,167 @@
+"""all_reduce of 25 and 217 MB beside the engine called directly, and a step of DistributedDataParallel beside torch's.
+
+    PYTHONPATH=build/python .venv/bin/python benchmarks/distributed.py [--torch-python PYTHON] [--processes 2,4]
+
+The engine: torch's Gloo where a Python with torch is named; and our own engine's bare all-to-all and all-gather of the
+same bytes, without sums and checks. All are measured alternately, the best of some runs counts: the machine may be
+loaded. A step is that of a small convolutional network with as many gradients as --step-mb says.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+
+ALL_REDUCE = """
+import json, os, sys, time
+rank, size, sizes, runs = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), json.loads(sys.argv[1]), int(sys.argv[2])
+if sys.argv[3] == "torch":
+    import torch as lib
+    import torch.distributed as dist
+    lib.set_num_threads(1)
+    dist.init_process_group("gloo")
+else:
+    import scaffolding as lib
+    from scaffolding import distributed as dist
+    lib.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=600)
+
+
+def best(f):
+    times = []
+    for _ in range(runs):
+        dist.barrier()
+        begun = time.perf_counter()
+        f()
+        dist.barrier()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+out = {}
+for mb in sizes:
+    t = lib.ones(mb * 1000 * 1000 // 4)
+    dist.all_reduce(t)
+    out[f"all_reduce {mb} MB"] = best(lambda: dist.all_reduce(t))
+    if sys.argv[3] == "ours":
+        n = t.numel() // size
+        part, other = t[: n * size], lib.empty(n * size)
+
+        def bare():
+            dist.all_to_all_single(other, part)
+            dist.all_gather_into_tensor(other, part[:n])
+
+        bare()
+        out[f"bytes alone {mb} MB"] = best(bare)
+if rank == 0:
+    print(json.dumps(out))
+dist.barrier()
+"""
+
+STEP = """
+import json, os, sys, time
+import numpy as np
+rank, runs, width = int(os.environ["RANK"]), int(sys.argv[1]), int(sys.argv[2])
+if sys.argv[3] == "torch":
+    import torch as lib
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    dist.init_process_group("gloo")
+else:
+    import scaffolding as lib
+    from scaffolding import distributed as dist
+    from scaffolding.nn.parallel import DistributedDataParallel
+    dist.init_process_group("gloo", timeout=600)
+lib.set_num_threads(1)
+nn = lib.nn
+net = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(width, width), nn.SiLU())])
+x = lib.from_numpy(np.random.default_rng(rank).standard_normal((64, width), dtype=np.float32))
+
+
+def best(model, sync):
+    times = []
+    for _ in range(runs + 2):
+        model.zero_grad()
+        dist.barrier()
+        begun = time.perf_counter()
+        model(x).square().mean().backward()
+        if sync:
+            dist.barrier()
+        times.append(time.perf_counter() - begun)
+    return min(times[2:])
+
+
+alone = best(net, True)
+together = best(DistributedDataParallel(net), True)
+flat = lib.ones(sum(p.numel() for p in net.parameters()))
+bare = []
+for _ in range(runs):
+    dist.barrier()
+    begun = time.perf_counter()
+    dist.all_reduce(flat)
+    dist.barrier()
+    bare.append(time.perf_counter() - begun)
+if rank == 0:
+    print(json.dumps({"step alone": alone, "bare all_reduce": min(bare), "step together": together}))
+dist.barrier()
+"""
+
+
+def together(python, program, processes, *arguments):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    with tempfile.TemporaryDirectory() as folder:
+        script = pathlib.Path(folder, "script.py")
+        script.write_text(program)
+        runs = []
+        for rank in range(processes):
+            environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1"}
+            environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            command = [python, str(script), *map(str, arguments)]
+            runs.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+        outputs = [run.communicate(timeout=900)[0] for run in runs]
+    assert all(run.returncode == 0 for run in runs)
+    return json.loads(outputs[0].strip().split("\n")[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON"))
+    parser.add_argument("--processes", default="2,4")
+    parser.add_argument("--sizes", default="25,217", help="megabytes")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=2, help="how often all are measured in turn")
+    parser.add_argument("--step-width", type=int, default=1024)
+    parser.add_argument("--output", type=pathlib.Path, help="a file for the figures, as JSON")
+    options = parser.parse_args()
+    sizes = json.dumps([int(s) for s in options.sizes.split(",")])
+    pythons = {"ours": sys.executable} | ({"torch": options.torch_python} if options.torch_python else {})
+    figures = {}
+    for processes in map(int, options.processes.split(",")):
+        for _ in range(options.rounds):
+            for who, python in pythons.items():
+                rows = together(python, ALL_REDUCE, processes, sizes, options.runs, who)
+                rows |= together(python, STEP, processes, options.runs, options.step_width, who)
+                for what, seconds in rows.items():
+                    key = (processes, what, who)
+                    figures[key] = min(seconds, figures.get(key, seconds))
+    for (processes, what, who), seconds in figures.items():
+        beside = figures.get((processes, what, "torch"))
+        ratio = f", {beside / seconds:.2f} of torch's rate" if who == "ours" and beside else ""
+        print(f"{processes} processes  {what:20} {who:6} {1e3 * seconds:9.1f} ms{ratio}")
+    for processes in map(int, options.processes.split(",")):
+        for who in pythons:
+            floor = figures[processes, "step alone", who] + figures[processes, "bare all_reduce", who]
+            step = figures[processes, "step together", who]
+            print(f"{processes} processes  step / (step alone + bare all_reduce) {who:6} {step / floor:.2f}")
+    if options.output:
+        options.output.write_text(json.dumps([[*key, seconds] for key, seconds in figures.items()]))
+
+
+if __name__ == "__main__":
+    main()
