@@ -13,7 +13,8 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
 
 .PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
   wheel-abi3 clean-room-abi3 \
-  cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-distributed test-memory \
+  cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-distributed \
+  test-memory \
   test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
   gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build

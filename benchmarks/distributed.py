@@ -18,7 +18,8 @@ import tempfile
 
 ALL_REDUCE = """
 import json, os, sys, time
-rank, size, sizes, runs = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), json.loads(sys.argv[1]), int(sys.argv[2])
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+sizes, runs = json.loads(sys.argv[1]), int(sys.argv[2])
 if sys.argv[3] == "torch":
     import torch as lib
     import torch.distributed as dist

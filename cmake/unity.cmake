@@ -6,7 +6,8 @@
 option(SF_UNITY "Compile several sources at once: half the time for a whole build, longer for one changed file" ON)
 
 set(sf_alone
-    cli/launch autograd/function_test autograd/gradcheck_test autograd/inplace_test data/recolour_test data/transforms_test
+    cli/launch
+    autograd/function_test autograd/gradcheck_test autograd/inplace_test data/recolour_test data/transforms_test
     diffusion/memory/plan_test diffusion/schedulers/scheduling_unipc_multistep io/formats/safetensors
     io/hub/model_folder models/autoencoders/autoencoder_kl_cogvideox models/autoencoders/autoencoder_tiny
     models/autoencoders/vae models/parts/feed_forward_test models/parts/norm_test models/parts/projections_test
