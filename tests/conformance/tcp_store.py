@@ -54,13 +54,15 @@ store.wait(["done"], datetime.timedelta(seconds=60))
 """
 
 OUR_SCRIPT = """
+import os
 import scaffolding as sf
 from scaffolding import distributed as dist
 dist.init_process_group(timeout=60)
 t = sf.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(t)
 dist.barrier()
-print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {t.item():g}", flush=True)
+line = f"rank {dist.get_rank()} of {dist.get_world_size()}: {t.item():g}\\n"
+os.write(1, line.encode())      # in one piece, since the other prints too
 dist.destroy_process_group()
 """
 
