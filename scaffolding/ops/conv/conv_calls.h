@@ -121,8 +121,8 @@ static cpu::PackedKey key_of(const TensorView& w, uint64_t version, int64_t grou
   return key;
 }
 
-// How results see the gathered tensor where it can be staged. steps[k]: of each unit of k, in the order that b is packed
-// in.
+// How results see the gathered tensor where it can be staged. steps[k]: of each unit of k, in the order in which b is
+// packed.
 template <class K, class T, bool kForward>
 static StagedRows<T> staged_rows(const Gather<T, kForward>& from, int64_t channels, int64_t padded) {
   StagedRows<T> s;

@@ -1,5 +1,5 @@
 // Input of a convolution whose strides in the picture are 1, as tiles read it where it lies: for a block of results the
-// pixels that they see, with their padding. A result is the same distance from its pixel under every tap, so that no tap
+// pixels that they see, with their padding. A result is at one distance from its pixel under every tap, so that no tap
 // needs a copy of its own: a ninth of what packed rows take (conv_product.h), and of what packing costs.
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 //

@@ -11,8 +11,8 @@ namespace sf {
 enum class CodedFormat : uint8_t { Nf4, Fp4, Int8, E4m3, E5m2 };
 
 // c[m, n] = act(sum_k a[m, k] * w[n, k] + bias[n] + residual[m, n]), w decoded on the way (a kernel may round it
-// to a's dtype), sums in float32. a, c, residual: float32, bfloat16 or float16, one dtype, last stride 1. bias: [n], a's
-// dtype or float32. bias and residual may be undefined.
+// to a's dtype), sums in float32. a, c, residual: float32, bfloat16 or float16, one dtype, last stride 1. bias: [n],
+// a's dtype or float32. bias and residual may be undefined.
 //   Nf4, Fp4: codes[ceil(n k / 2)], w = table[code] * its block's magnitude: scales, nested, offset and block are
 //             BlockDequantize's absmax, nested, offset and block
 //   Int8:     codes[n, k] int8, w = code * scales[n] * unit

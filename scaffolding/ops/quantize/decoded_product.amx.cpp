@@ -1,5 +1,5 @@
-// Products with weights that are decoded on the way, on tiles: of bfloat16, to which the weight's numbers are rounded as
-// where it is dequantised first, and of float32 in parts.
+// Products with weights that are decoded on the way, on tiles: of bfloat16, to which the weight's numbers are rounded
+// as where it is dequantised first, and of float32 in parts.
 #include "scaffolding/ops/matmul/split_product.h"
 
 #include "scaffolding/ops/quantize/coded_rows.h"

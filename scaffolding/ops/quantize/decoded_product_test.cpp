@@ -13,8 +13,8 @@ struct Sizes {
 };
 constexpr Sizes kSizes[] = {{17, 40, 64}, {33, 130, 256}, {70, 48, 1056}, {40, 900, 800}};
 
-// What a kernel multiplies: the weight in the dtype of the activations. Three of its roundings are let pass: that of the
-// weight where a kernel does not make it, and that of the result.
+// What a kernel multiplies: the weight in the dtype of the activations. Two roundings are let pass: that of the weight,
+// which not every kernel makes, and that of the result.
 void expect_right(const Tensor& got, const Tensor& a, const Tensor& weight, const Tensor& bias,
                   const Tensor& residual) {
   const Tensor wide = a.to(kFloat64), turned = weight.to(kFloat64).t();

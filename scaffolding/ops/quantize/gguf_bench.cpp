@@ -3,8 +3,8 @@
 
 namespace sf::bench {
 
-// Many rows: a product at the rate of the activations' dtype, since blocks are decoded once for all rows. Few rows: as fast as the
-// blocks are read; so many weights in turn that no cache holds them.
+// Many rows: a product at the rate of the activations' dtype, since blocks are decoded once for all rows. Few rows: as
+// fast as the blocks are read; so many weights in turn that no cache holds them.
 static Rows gguf_rows([](std::vector<Row>& rows) {
   constexpr int64_t n = 4096;
   for (const char* format : {"Q8_0", "Q4_K"}) {

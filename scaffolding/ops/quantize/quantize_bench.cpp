@@ -20,7 +20,8 @@ static Rows quantize_rows([](std::vector<Row>& rows) {
                       keep(y = dequantize_fp8(q, scale, kBFloat16));
                     };
                   }});
-  // A product at the rate of the activations' dtype, since codes are decoded once for all rows; int8's sums at that of integers.
+  // A product at the rate of the activations' dtype, since codes are decoded once for all rows; int8's sums at that of
+  // integers.
   constexpr int64_t wide = 4096;
   for (DType t : {kFloat32, kBFloat16})
     rows.push_back(
