@@ -23,7 +23,7 @@ namespace {
 constexpr uint8_t kOurSlots = 0x53;  // Gloo's own calls have prefixes of 1 to 8
 
 std::chrono::milliseconds left(Deadline deadline) {
-  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  auto ms = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return std::max(ms, std::chrono::milliseconds(1));  // 0 would mean without end
 }
 
@@ -86,7 +86,7 @@ class GlooTransfer final : public Transfer {
       why = "the group was destroyed";
     } catch (const std::exception& e) {
       why = text_of(e);
-      late = std::chrono::steady_clock::now() >= deadline;
+      late = std::chrono::steady_clock::now() >= deadline || why.starts_with("Timed out");
     }
     fail<RuntimeError>("rank ", world_rank_, late ? " did not come before the timeout" : " is gone (", late ? "" : why,
                        late ? "" : ")");

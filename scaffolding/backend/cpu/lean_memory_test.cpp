@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/core/env.h"
@@ -57,6 +58,28 @@ TEST(LeanMemory, GivesBackWhatIsKept) {
   EXPECT_FALSE(LeanMemory::active());
   LeanMemory one, two;
   EXPECT_TRUE(LeanMemory::active());
+}
+
+// Weights that could take a gradient are kept in the layout of kernels where the model is small.
+TEST(LeanMemory, KeepsTheWeightsOfASmallModelWhole) {
+  autograd::NoGrad off;
+  Tensor a = randn({64, 512}), weight = randn({512, 512}).requires_grad_();
+  LeanMemory::give_back();
+  LeanMemory lean;
+  EXPECT_TRUE(LeanMemory::keeps_few());
+  linear(a, weight);
+  EXPECT_EQ(packed_total(), 0u);
+  {
+    KeptWhole large(size_t(65) << 20);
+    EXPECT_TRUE(LeanMemory::keeps_few());
+    KeptWhole small(size_t(1) << 20);
+    EXPECT_FALSE(LeanMemory::keeps_few());
+    linear(a, weight);
+    EXPECT_GE(packed_total(), size_t(1) << 20);
+    EXPECT_GT(LeanMemory::most_packed(), size_t(64) << 20);
+  }
+  EXPECT_TRUE(LeanMemory::keeps_few());
+  LeanMemory::give_back();
 }
 
 }  // namespace sf::cpu

@@ -27,7 +27,6 @@ struct PackedEntry {
 
 namespace {
 
-constexpr size_t kLeanBytes = size_t(24) << 20;
 constexpr size_t kMostMissed = 1 << 14;  // keys that are remembered
 
 struct Table {
@@ -99,7 +98,7 @@ PackedEntry* find_or_add(const PackedKey& key, size_t bytes) {
     remove(t, e);
     break;
   }
-  if (bytes > t.limit || (LeanMemory::active() && t.total + bytes > kLeanBytes)) return nullptr;
+  if (bytes > t.limit || (LeanMemory::active() && t.total + bytes > LeanMemory::most_packed())) return nullptr;
   if (t.total + bytes > t.limit) {
     if (t.missed.size() >= kMostMissed) t.missed.clear();
     uint64_t& last = t.missed[hash_of(key)];

@@ -5,6 +5,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/out_of_memory.h"
@@ -238,6 +239,10 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
   const bool in_slots = streams(*denoiser_), native = DenoiserGraphs::why_not(*denoiser_).empty();
   captures_ = captures && native;
   is_cast_ = denoiser_->model() && nn::has_cast_weights(*denoiser_->model());
+  if (denoiser_->model()) {
+    weight_bytes_ = 0;
+    for (auto& p : nn::parameters(*denoiser_->model())) weight_bytes_ += p.nbytes();
+  }
   // Convolutions read weights channels-last: of another order each replay would make a copy. Those in slots may be
   // pages of a file, which stay as they are.
   if (captures_ && !in_slots) nn::to(*denoiser_->model(), {.memory_format = MemoryFormat::ChannelsLast});
@@ -255,6 +260,7 @@ Tensor DenoiserRun::predict(const DenoiserCall& call) {
     return graphs_->predict(*denoiser_, call, keeps_context_ && !is_cast_, run_);  // the text's part is within calls
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context_) scope.emplace(context_);
+  const cpu::KeptWhole whole(weight_bytes_);
   return denoiser_->predict(call);
 }
 

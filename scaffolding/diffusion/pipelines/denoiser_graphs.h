@@ -76,6 +76,7 @@ class DenoiserRun final : public Denoiser {
   Ref<Denoiser> denoiser_;
   Ref<DenoiserGraphs> graphs_;
   bool captures_, keeps_context_, is_cast_;
+  size_t weight_bytes_ = SIZE_MAX;  // of a model
   int64_t run_;
   models::ContextCache context_;
 };

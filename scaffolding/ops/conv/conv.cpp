@@ -102,7 +102,7 @@ Tensor conv_values(const Tensor& x, const Tensor& weight, const Tensor& bias, co
              : bias;
   }
   Tensor y = result_like(xs, output_sizes("conv", x, weight, shape));
-  const bool in_training = weight.requires_grad() && (autograd::grad_enabled() || cpu::LeanMemory::active());
+  const bool in_training = weight.requires_grad() && (autograd::grad_enabled() || cpu::LeanMemory::keeps_few());
   if (y.numel() > 0)
     run("conv", conv_forward, x,
         ConvForward{xs, w, b, r, y, shape, Activation::None, version_of_weight(weight, in_training)});

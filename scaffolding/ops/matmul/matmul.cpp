@@ -214,7 +214,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   Shape out = input.shape();
   out.back() = n;
   Tensor y;
-  const bool in_training = weight.requires_grad() && (autograd::grad_enabled() || cpu::LeanMemory::active());
+  const bool in_training = weight.requires_grad() && (autograd::grad_enabled() || cpu::LeanMemory::keeps_few());
   {
     autograd::NoGrad off;
     Tensor b = bias && bias.dtype() != input.dtype() && bias.dtype() != kFloat32 ? to_dtype(bias, input.dtype()) : bias;
