@@ -7,9 +7,9 @@ namespace sf::cpu {
 
 // While one is alive, memory is not asked of the system as long as freed blocks could be given back for it: what is in
 // use and what is kept for reuse together stay within 32 MB of the most that was in use. Blocks whose size was not
-// asked for the longest go first. No more than 24 MB of weights are kept in the layout of kernels (packed_weights.h), and
-// none that could take a gradient, unless a model is small enough to be kept whole (KeptWhole).
-// Scopes nest; any thread may have one.
+// asked for the longest go first. No more than 24 MB of weights are kept in the layout of kernels (packed_weights.h),
+// and none that could take a gradient, unless a model is small enough to be kept whole (KeptWhole). Scopes nest; any
+// thread may have one.
 class LeanMemory {
  public:
   LeanMemory();
@@ -25,8 +25,8 @@ class LeanMemory {
   static size_t most_packed();
 };
 
-// While one is alive, LeanMemory lets all weights of a model be kept in the layout of kernels: of one whose weights take
-// `bytes`, if that is at most 64 MB. Of a larger model a part would cost as much and gain little.
+// While one is alive, LeanMemory lets all weights of a model be kept in the layout of kernels: of one whose weights
+// take `bytes`, if that is at most 64 MB. Of a larger model a part would cost as much and gain little.
 class KeptWhole {
  public:
   explicit KeptWhole(size_t bytes);
