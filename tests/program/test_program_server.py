@@ -317,7 +317,7 @@ def test_tokens_keep_strangers_out_and_jobs_apart(has_server, program, build_dir
 
 
 def test_a_full_queue_says_when_to_come_again(has_server, build_dir, tmp_path):
-    with serving(build_dir, tmp_path / "data", "--max-queue", 1) as server:
+    with serving(build_dir, tmp_path / "data", "--max-queue", 1, "--max-batch", 1) as server:
         server.wait(server.post("/api/v1/jobs", LONG)[1]["id"], ["running"])
         assert server.post("/api/v1/jobs", LONG)[0] == 202
         status, body, headers = server.post("/api/v1/jobs", LONG)
