@@ -20,6 +20,7 @@ struct SmallDenoiser final : Denoiser {
   io::Object config() override { return real->config(); }
   DType dtype() override { return real->dtype(); }
   Device device() override { return real->device(); }
+  models::Model* model() override { return real->model(); }  // its weights are kept as those of the real one
   Tensor predict(const DenoiserCall& call) override {
     if (call.of(ArgumentRole::Sample).size(0) > most) fail<OutOfMemory>("cuda:0: out of memory: 1.0 MiB asked for");
     return real->predict(call);
