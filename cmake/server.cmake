@@ -25,7 +25,11 @@ if(SF_SERVER)
   target_link_libraries(scaffolding_server PUBLIC scaffolding nlohmann_json::nlohmann_json
                         PRIVATE ${SF_SQLITE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
   sf_unity(scaffolding_server)
-  include(cmake/embedded_page.cmake)
+  # The page's files, so that the program needs none beside it.
+  file(GLOB sf_page CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/server/page/*.js
+       ${PROJECT_SOURCE_DIR}/scaffolding/server/page/*.css ${PROJECT_SOURCE_DIR}/scaffolding/server/page/*.html)
+  sf_embed(target scaffolding_server out page_files.cpp header scaffolding/server/page/page.h namespace sf::server
+           type PageFile function page_files names FILENAME files ${sf_page})
 else()
   list(FILTER sf_tests EXCLUDE REGEX "/scaffolding/server/")
 endif()

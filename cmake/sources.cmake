@@ -26,7 +26,11 @@ file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.
      ${PROJECT_SOURCE_DIR}/scaffolding/*.cuda.cpp ${PROJECT_SOURCE_DIR}/scaffolding/*.cudnn.cpp)
 
 add_library(sf_core OBJECT ${sf_core})
-include(cmake/embedded_configs.cmake)
+include(cmake/embedded.cmake)
+# Known models are recognised by these.
+file(GLOB sf_configs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/models/configs/*.json)
+sf_embed(target sf_core out embedded_configs.cpp header scaffolding/models/configs/embedded_configs.h
+         namespace sf::models type EmbeddedConfig function embedded_configs names STEM files ${sf_configs})
 include(cmake/embedded_merges.cmake)
 
 # Own CPU kernels, compiled once per instruction set, each in its own namespace sf::<isa>;

@@ -21,8 +21,10 @@ def _given(op, work, async_op):
     return work if async_op else None
 
 
-def _rank_in(op, what, group, rank, group_rank):
-    """A rank in the group, of one in the world or in the group."""
+def _rank_in(op, what, group, rank, group_rank, otherwise=None):
+    """A rank in the group, of one in the world or in the group; where neither is given, of `otherwise` in the world."""
+    if rank is None and group_rank is None:
+        rank = otherwise
     if (rank is None) == (group_rank is None):
         raise ValueError(f"{op}: needs {what} or group_{what}, one of them")
     return get_group_rank(group, rank) if group_rank is None else group_rank
@@ -129,8 +131,7 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     if _is_outside(group):
         return None
     g = _group("gather", group)
-    dst = 0 if dst is None and group_dst is None else dst
-    root = _rank_in("gather", "dst", g, dst, group_dst)
+    root = _rank_in("gather", "dst", g, dst, group_dst, otherwise=0)
     return _given("gather", g._gather(tensor, list(gather_list or []), root, async_op), async_op)
 
 
@@ -139,8 +140,7 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     if _is_outside(group):
         return None
     g = _group("scatter", group)
-    src = 0 if src is None and group_src is None else src
-    root = _rank_in("scatter", "src", g, src, group_src)
+    root = _rank_in("scatter", "src", g, src, group_src, otherwise=0)
     return _given("scatter", g._scatter(tensor, list(scatter_list or []), root, async_op), async_op)
 
 

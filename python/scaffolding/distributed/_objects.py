@@ -119,7 +119,7 @@ def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=
     if _is_outside(group):
         return
     g = _group("gather_object", group)
-    root = _rank_in("gather_object", "dst", g, 0 if dst is None and group_dst is None else dst, group_dst)
+    root = _rank_in("gather_object", "dst", g, dst, group_dst, otherwise=0)
     if (object_gather_list is not None) != (g.rank() == root):
         raise ValueError("gather_object: object_gather_list must be given in process dst, and there alone")
     objects = [None] * g.size()
@@ -133,7 +133,7 @@ def broadcast_object_list(object_list, src=None, group=None, device=None, group_
     if _is_outside(group):
         return
     g = _group("broadcast_object_list", group)
-    root = _rank_in("broadcast_object_list", "src", g, 0 if src is None and group_src is None else src, group_src)
+    root = _rank_in("broadcast_object_list", "src", g, src, group_src, otherwise=0)
     mine = _to_tensor(list(object_list)) if g.rank() == root else None
     size = _core.tensor([mine.numel() if mine is not None else 0])
     broadcast(size, group=g, group_src=root)
@@ -152,7 +152,7 @@ def scatter_object_list(
     if _is_outside(group):
         return
     g = _group("scatter_object_list", group)
-    root = _rank_in("scatter_object_list", "src", g, 0 if src is None and group_src is None else src, group_src)
+    root = _rank_in("scatter_object_list", "src", g, src, group_src, otherwise=0)
     if not scatter_object_output_list:
         raise ValueError("scatter_object_list: scatter_object_output_list must have a place")
     objects = list(scatter_object_input_list or []) if g.rank() == root else [None] * g.size()

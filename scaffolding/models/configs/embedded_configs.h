@@ -1,4 +1,4 @@
-// The JSON files of this folder, which cmake/embedded_configs.cmake compiles into the library: what is known of
+// The JSON files of this folder, which cmake/embedded.cmake compiles into the library: what is known of
 // published models, so that their files are recognised, and not_supported.json, by which files of other families are.
 // single_file/kinds.cpp reads them.
 #pragma once

@@ -1,4 +1,4 @@
-// The page to work in, served at "/": a client of our own API, embedded in the program (cmake/embedded_page.cmake).
+// The page to work in, served at "/": a client of our own API, embedded in the program (cmake/embedded.cmake).
 #pragma once
 #include <string_view>
 #include <vector>
