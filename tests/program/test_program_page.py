@@ -217,6 +217,23 @@ def test_previews_the_queue_and_cancelling(tab, server):
     assert not server.get("/api/v1/jobs?state=active")[1]["jobs"]
 
 
+def test_a_job_that_ends_before_its_number_is_known(tab, server):
+    """Of a quick job the events may overtake the answer that says which job it is."""
+    page = tab()
+
+    def late(route):
+        answer = route.fetch()
+        if route.request.method == "POST":
+            server.wait(answer.json()["id"], ["done"])
+            time.sleep(1)  # for the events, which come on a connection of their own
+        route.fulfill(response=answer)
+
+    page.route("**/api/v1/jobs", late)
+    make(page)
+    result(page)
+    assert page.is_disabled("#cancel")
+
+
 def test_settings_of_files(tab, server):
     page = tab()
     made = json.dumps({"prompt": "blue car", "steps": 9, "guidance": 3.5, "seed": 11, "options": {"clip_skip": 1}})

@@ -2,7 +2,7 @@
 import {ask, news} from "./api.js";
 import {button, h, say} from "./dom.js";
 import {show_picture} from "./viewer.js";
-import {active, jobs_list, job_of} from "./jobs.js";
+import {is_over, jobs_list, job_of, newer, submit} from "./jobs.js";
 import * as settings from "./settings.js";
 import {PictureInput} from "./picture_input.js";
 import {Trajectory} from "./trajectory.js";
@@ -174,12 +174,7 @@ class Create extends HTMLElement {
     return job;
   }
 
-  async submit(instead) {
-    const job = await ask("/api/v1/jobs", await this.request(instead));
-    active.set(job.id, job);
-    news.dispatchEvent(new Event("jobs"));
-    return job;
-  }
+  async submit(instead) { return submit(await this.request(instead)); }
 
   async make() {
     this.wrong.textContent = "";
@@ -210,8 +205,8 @@ class Create extends HTMLElement {
   }
 
   show(job) {
-    this.job = job;
-    const over = !["waiting", "running"].includes(job.state);
+    job = this.job = newer(this.job, job);
+    const over = is_over(job);
     document.getElementById("cancel").disabled = over;
     this.bar.value = job.progress;
     this.bar.hidden = over;

@@ -1,6 +1,7 @@
 // X/Y grids: one job for each pair of values, in a table that goes on after a reload.
 import {ask, news} from "./api.js";
 import {button, h, say} from "./dom.js";
+import {newer} from "./jobs.js";
 import {show_picture} from "./viewer.js";
 
 const AXES = {"": "nothing", steps: "Steps", guidance: "Guidance", sampler: "Sampler", seed: "Seed", model: "Model",
@@ -52,7 +53,7 @@ export function grid_panel(form) {
   const look = async id => {
     const at = grid.jobs.indexOf(id);
     if (at < 0) return;
-    try { grid.shown[at] = await ask(`/api/v1/jobs/${encodeURIComponent(id)}`); } catch { return; }
+    try { grid.shown[at] = newer(grid.shown[at], await ask(`/api/v1/jobs/${encodeURIComponent(id)}`)); } catch { return; }
     draw();
   };
   const make = async () => {

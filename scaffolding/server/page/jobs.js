@@ -3,6 +3,20 @@ import {ask, news} from "./api.js";
 import {button, h, say, seldom} from "./dom.js";
 
 export const active = new Map();   // id -> job
+export const is_over = job => !["waiting", "running"].includes(job.state);
+// Answers may overtake each other: what has ended stays as it ended.
+export const newer = (known, job) => known?.id === job.id && is_over(known) && !is_over(job) ? known : job;
+
+// A job is made. Of a quick one the server's events may come before the answer that tells its number: it is asked for
+// anew then, as it is by now.
+const early = new Set();   // ids of jobs that were told of and are not known
+export async function submit(request) {
+  let job = await ask("/api/v1/jobs", request);
+  while (early.delete(job.id)) job = newer(job, await ask(`/api/v1/jobs/${job.id}`));
+  if (!is_over(job)) active.set(job.id, job);
+  news.dispatchEvent(new Event("jobs"));
+  return job;
+}
 
 // The job that an event is of, as it is after it; asked for where only the server knows.
 export async function job_of(event) {
@@ -29,6 +43,10 @@ const soon = seldom(150, look_again);
 
 news.addEventListener("resync", look_again);
 news.addEventListener("job", ({detail}) => {
+  if (!active.has(detail.job)) {
+    if (early.size > 1000) early.clear();
+    early.add(detail.job);
+  }
   if (detail.event === "step" || detail.event === "decode") job_of(detail).then(() => news.dispatchEvent(new Event("jobs")));
   else soon();   // every place in the queue may be another one
 });
