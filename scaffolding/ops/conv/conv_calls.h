@@ -124,26 +124,20 @@ static cpu::PackedKey key_of(const TensorView& w, uint64_t version, int64_t grou
 // How results see the gathered tensor where it can be staged. steps[k]: of each unit of k, in the order in which b is
 // packed.
 template <class K, class T, bool kForward>
-static StagedRows<T> staged_rows(const Gather<T, kForward>& from, int64_t channels, int64_t padded) {
-  StagedRows<T> s;
+static StagedRows<T, kForward> staged_rows(const Gather<T, kForward>& from, int64_t channels, int64_t padded) {
+  StagedRows<T, kForward> s;
   if constexpr (requires { K::kStages; }) {
     const ConvGeometry& g = *from.g;
-    const int64_t *size = kForward ? g.in : g.out, *results = kForward ? g.out : g.in;
     if (g.stride[1] * g.stride[2] != 1) return s;
     int64_t span[3];
     for (int i : {1, 2}) {
       span[i] = (g.kernel[i] - 1) * g.dilation[i];
-      s.before[i] = kForward ? g.padding[i] : span[i] - g.padding[i];
-      if (s.before[i] < 0) return s;
+      s.before[i - 1] = kForward ? g.padding[i] : span[i] - g.padding[i];
+      if (s.before[i - 1] < 0) return s;
     }
-    s.forward = kForward;
-    s.before[0] = g.padding[0];
-    s.time_taps = g.kernel[0], s.time_stride = g.stride[0], s.time_dilation = g.dilation[0];
+    s.g = &g;
     s.pixel = from.pixel, s.channels = channels, s.padded = padded;
-    s.frames = size[0], s.height = size[1], s.width = size[2];
-    s.out_frames = results[0], s.out_height = results[1], s.out_width = results[2];
-    s.line = results[2] + span[2], s.reach = span[1] * s.line + span[2];
-    s.taps_beside = g.kernel[2];
+    s.line = s.results()[2] + span[2], s.reach = span[1] * s.line + span[2];
     for (int64_t rows = 1024; rows >= K::kPanelRows; rows /= 2) {
       s.block = rows + 2 * K::kRowStep;
       if (s.most_bytes(s.block) <= K::kStageBytes) break;
@@ -182,7 +176,7 @@ template <class K, class T> static void forward(const ConvForward& f, bool* rest
     ConvProduct<K, T, true> p{
         g.out_pixels(), out, g.taps * padded, e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded, {}, rest};
     p.staged = staged_rows<K>(p.from, p.channels, padded);
-    if (p.staged.data) p.m = g.batch * p.staged.out_frames * p.staged.per_frame();
+    if (p.staged.data) p.m = g.batch * p.staged.results()[0] * p.staged.per_frame();
     auto weight = [&](auto& product) {
       const TapWeight<T> w = by_tap<T>(f.weight);
       product.w = {w.data + i * out * w.o, w.tap, w.o, w.c};
@@ -208,7 +202,7 @@ template <class K, class T> static void backward_data(const ConvBackwardData& f,
     ConvProduct<K, T, false> p{
         g.in_pixels(), in, g.taps * padded, e, {&g, dy + i * out, f.dy.sizes[1], zeros}, out, padded, {}, rest};
     p.staged = staged_rows<K>(p.from, p.channels, padded);
-    if (p.staged.data) p.m = g.batch * p.staged.out_frames * p.staged.per_frame();
+    if (p.staged.data) p.m = g.batch * p.staged.results()[0] * p.staged.per_frame();
     auto weight = [&](auto& product) {
       const TapWeight<T> w = by_tap<T>(f.weight);
       product.w = {w.data + i * out * w.o, w.tap, w.o, w.c};

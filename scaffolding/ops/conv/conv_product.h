@@ -10,31 +10,6 @@
 namespace sf {
 namespace SF_ISA {
 
-// Three spatial dimensions always; absent ones are 1.
-struct ConvGeometry {
-  int64_t batch, in[3], out[3], kernel[3], stride[3], padding[3], dilation[3], taps;
-
-  static ConvGeometry of(const TensorView& x, const TensorView& w, const TensorView& y, const ConvShape& s) {
-    ConvGeometry g;
-    const int n = x.ndim - 2, lead = 3 - n;
-    g.batch = x.sizes[0];
-    g.taps = 1;
-    for (int i = 0; i < 3; ++i) {
-      const int d = i - lead;
-      g.in[i] = d < 0 ? 1 : x.sizes[d + 2];
-      g.out[i] = d < 0 ? 1 : y.sizes[d + 2];
-      g.kernel[i] = d < 0 ? 1 : w.sizes[d + 2];
-      g.stride[i] = d < 0 ? 1 : s.stride[d];
-      g.padding[i] = d < 0 ? 0 : s.padding[d];
-      g.dilation[i] = d < 0 ? 1 : s.dilation[d];
-      g.taps *= g.kernel[i];
-    }
-    return g;
-  }
-  SF_INLINE int64_t in_pixels() const { return batch * in[0] * in[1] * in[2]; }
-  SF_INLINE int64_t out_pixels() const { return batch * out[0] * out[1] * out[2]; }
-};
-
 // Which pixel lies under which tap. kForward: rows are output pixels and the gathered tensor is x. Else rows are input
 // pixels and the gathered tensor is dy, where only taps that meet the stride's grid find a pixel.
 template <class Src, bool kForward> struct Gather {
@@ -121,8 +96,8 @@ template <class K, class S, bool kForward> struct ConvProduct {
   Gather<Src, kForward> from;
   int64_t channels, padded;  // of the gathered tensor, per group
   TapWeight<Src> w;
-  bool* rest = nullptr;    // watch_packing()
-  StagedRows<Src> staged;  // instead of `from`, where data is not null
+  bool* rest = nullptr;              // watch_packing()
+  StagedRows<Src, kForward> staged;  // instead of `from`, where data is not null
 
   void pack_a(typename K::Unit* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
     typename Gather<Src, kForward>::Place at[K::kPanelRows];

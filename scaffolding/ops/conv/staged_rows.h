@@ -7,48 +7,39 @@
 // beyond, up to a multiple of 16. Any 16 that begin at one are 16 pixels at one distance, whatever the width; what is
 // computed for a position that is no result is dropped. Taps over time have a copy of the block each, of their frames.
 #pragma once
-#include "scaffolding/ops/conv/kernel.h"
+#include "scaffolding/ops/conv/conv_geometry.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
 namespace sf {
 namespace SF_ISA {
 
-template <class Src> struct StagedRows {
+// kForward: results are pixels of y, and data is x; else the other way round.
+template <class Src, bool kForward> struct StagedRows {
+  const ConvGeometry* g = nullptr;
   const Src* data = nullptr;  // null: not staged. Channels-last, first channel of the group
   int64_t pixel = 0;          // stride between pixels: all channels
   int64_t channels = 0, padded = 0;
-  int64_t frames = 0, height = 0, width = 0;              // of data
-  int64_t out_frames = 0, out_height = 0, out_width = 0;  // of results
-  int64_t before[3] = {};                                 // padding: frames, above, on the left
-  int64_t time_taps = 1, time_stride = 1, time_dilation = 1;
-  bool forward = true;             // else results are x, and data is dy
+  int64_t before[2] = {};          // padding above, on the left
   int64_t line = 0, reach = 0;     // positions of a row; to the furthest tap of a frame
-  int64_t taps_beside = 0;         // of a row of the kernel
   int64_t block = 0;               // positions that are staged at once
   const int32_t* steps = nullptr;  // elements from a result's first tap to each unit of k
 
-  SF_INLINE int64_t per_frame() const { return ceil_div(out_height * line, 16) * 16; }
+  SF_INLINE int64_t per_frame() const { return ceil_div(results()[1] * line, 16) * 16; }
   // Positions of a block's copy for one tap over time: each frame in it sees `reach` more.
   SF_INLINE int64_t plane(int64_t positions) const { return positions + (positions / per_frame() + 2) * reach; }
   SF_INLINE int64_t most_bytes(int64_t positions) const {
-    return time_taps * plane(positions) * padded * int64_t(sizeof(Src)) + 4096;
+    return g->kernel[0] * plane(positions) * padded * int64_t(sizeof(Src)) + 4096;
   }
   // Whether a row of taps fits in L1 with what it is multiplied by: its pixels are then read from there, but for the
   // first tap (128 channels, 256 x 256: 7 % faster; 320 channels would be 13 % slower).
-  SF_INLINE bool again() const { return taps_beside * padded <= 12 * 32; }
+  SF_INLINE bool again() const { return g->kernel[2] * padded <= 12 * 32; }
 
+  SF_INLINE const int64_t* size() const { return kForward ? g->in : g->out; }  // of data
+  SF_INLINE const int64_t* results() const { return kForward ? g->out : g->in; }
   // The frame of data that a tap over time pairs with a frame of results, or null.
   const Src* frame_of(int64_t result, int64_t tap) const {
-    int64_t t = result % out_frames;
-    if (forward) {
-      t = t * time_stride + tap * time_dilation - before[0];
-    } else {
-      t += before[0] - tap * time_dilation;
-      if (t % time_stride != 0) return nullptr;
-      t /= time_stride;
-    }
-    if (t < 0 || t >= frames) return nullptr;
-    return data + (result / out_frames * frames + t) * height * width * pixel;
+    const int64_t frame = kForward ? g->frame_of_x(result, tap) : g->frame_of_y(result, tap);
+    return frame < 0 ? nullptr : data + frame * size()[1] * size()[2] * pixel;
   }
 
   // Positions first .. first + count of positions of one row of data.
@@ -68,14 +59,14 @@ template <class Src> struct StagedRows {
       to += n * padded;
     };
     while (count > 0) {
-      const int64_t y = first / line - before[1], column = first % line, run = min64(count, line - column);
-      if (!frame || y < 0 || y >= height) {
+      const int64_t y = first / line - before[0], column = first % line, run = min64(count, line - column);
+      if (!frame || y < 0 || y >= size()[1]) {
         zero(run);
       } else {
-        const int64_t left = min64(run, max64(0, before[2] - column)),
-                      end = min64(run, max64(left, before[2] + width - column));
+        const int64_t left = min64(run, max64(0, before[1] - column)),
+                      end = min64(run, max64(left, before[1] + size()[2] - column));
         zero(left);
-        copy(to, frame + (y * width + column + left - before[2]) * pixel, end - left);
+        copy(to, frame + (y * size()[2] + column + left - before[1]) * pixel, end - left);
         to += (end - left) * padded;
         zero(run - end);
       }
@@ -87,7 +78,8 @@ template <class Src> struct StagedRows {
     const int64_t each = per_frame(), step = plane(block) * padded;
     while (count > 0) {
       const int64_t frame = first / each, at = first % each, n = min64(count, each - at);
-      for (int64_t tap = 0; tap < time_taps; ++tap) stage_frame(to + tap * step, frame_of(frame, tap), at, n + reach);
+      for (int64_t tap = 0; tap < g->kernel[0]; ++tap)
+        stage_frame(to + tap * step, frame_of(frame, tap), at, n + reach);
       to += (n + reach) * padded, first += n, count -= n;
     }
   }
@@ -102,8 +94,8 @@ template <class Src> struct StagedRows {
     for (int64_t i = 0; i < count;) {
       const int64_t frame = (first + i) / each, at = (first + i) % each, y = at / line, x = at % line,
                     run = min64(min64(count - i, each - at), line - x);
-      if (y < out_height && x < out_width)
-        f((frame * out_height + y) * out_width + x, int(i), int(min64(run, out_width - x)));
+      if (y < results()[1] && x < results()[2])
+        f((frame * results()[1] + y) * results()[2] + x, int(i), int(min64(run, results()[2] - x)));
       i += run;
     }
   }

@@ -48,9 +48,8 @@ struct WeightTiles {
 
   // The frame of x that tap t over time pairs with a frame of results, or null.
   const BFloat16* frame_of_x(int64_t frame, int64_t t) const {
-    const int64_t at = frame % g.out[0] * g.stride[0] + t * g.dilation[0] - g.padding[0];
-    if (at < 0 || at >= g.in[0]) return nullptr;
-    return x + (frame / g.out[0] * g.in[0] + at) * g.in[1] * g.in[2] * x_pixel;
+    const int64_t at = g.frame_of_x(frame, t);
+    return at < 0 ? nullptr : x + at * g.in[1] * g.in[2] * x_pixel;
   }
 
   // dy of a frame, 32 positions from `step` on: [panel][step][32 o], a line of positions each.
