@@ -7,6 +7,8 @@
 // beyond, up to a multiple of 16. Any 16 that begin at one are 16 pixels at one distance, whatever the width; what is
 // computed for a position that is no result is dropped. Taps over time have a copy of the block each, of their frames.
 #pragma once
+#include <utility>
+
 #include "scaffolding/ops/conv/conv_geometry.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
@@ -82,6 +84,15 @@ template <class Src, bool kForward> struct StagedRows {
         stage_frame(to + tap * step, frame_of(frame, tap), at, n + reach);
       to += (n + reach) * padded, first += n, count -= n;
     }
+  }
+  // Taps over time, first .. last, outside of which results first .. first + count have no frame. Never none.
+  std::pair<int64_t, int64_t> time_taps(int64_t first, int64_t count) const {
+    int64_t from = g->kernel[0], to = 0;
+    for (int64_t frame = first / per_frame(); frame <= (first + count - 1) / per_frame(); ++frame)
+      for (int64_t tap = 0; tap < g->kernel[0]; ++tap)
+        if (frame_of(frame, tap)) from = min64(from, tap), to = max64(to, tap + 1);
+    if (from >= to) return {0, 1};
+    return {from, to};
   }
   // Where the first tap of a result lies among what was staged from `first` on.
   SF_INLINE const Src* at(const Src* staged, int64_t first, int64_t result) const {

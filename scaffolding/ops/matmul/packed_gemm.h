@@ -113,6 +113,21 @@ template <class K, class P> SF_INLINE bool is_staged(const P& p) {
   else return false;
 }
 
+// Units of k first .. end, outside of which a is zero for rows row .. row + count.
+struct Units {
+  int64_t first, end;
+};
+template <class K, class P>
+SF_INLINE Units units_seen(const P& p, const PackedShape<K>& s, int64_t row, int64_t count) {
+  if constexpr (CanStage<K, P>)
+    if (is_staged<K>(p)) {
+      const auto taps = p.staged.time_taps(row, count);
+      const int64_t each = s.units / p.staged.g->kernel[0];
+      return {taps.first * each, taps.second * each};
+    }
+  return {0, s.units};
+}
+
 // f(row of c, row of a, count) for rows first .. first + count of a: all of them, but where rows are staged with what
 // lies between results.
 template <class K, class P, class F> SF_INLINE void each_result(const P& p, int64_t first, int count, const F& f) {
@@ -160,24 +175,28 @@ template <class K, class P>
     auto panel = [&](int64_t q) { return K::panel(rows, q, panels); };
     if constexpr (CanStage<K, P>)
       if (staged) p.staged.stage(reinterpret_cast<typename P::Src*>(ap), i0, rows);
+    const Units seen = units_seen<K>(p, s, i0, rows);
+    const int64_t first_block = seen.first / s.block_units,
+                  last_block = max64(first_block, (seen.end - 1) / s.block_units);
     for (int64_t g0 = s0; g0 < s1; g0 += together)
-      for (int64_t kb = 0; kb < s.blocks; ++kb) {
-        const int64_t depth = s.depth(kb), k0 = kb * s.block_units * K::kDepth,
+      for (int64_t kb = first_block; kb <= last_block; ++kb) {
+        const int64_t u0 = kb * s.block_units, skipped = max64(0, seen.first - u0),
+                      depth = min64(s.depth(kb), seen.end - u0) - skipped, k0 = u0 * K::kDepth,
                       values = min64(p.k - k0, depth * K::kDepth);
-        const bool last = kb == s.blocks - 1;
+        const bool last = kb == last_block;
         Unit* const block = ap + (whole ? kb * s.block_units * rows : 0);
         if (!staged && (!whole || g0 == s0))
           for (int64_t q = 0; q < panels; ++q)
             p.pack_a(block + panel(q) * depth, i0 + panel(q), int(panel(q + 1) - panel(q)), k0, values);
         for (int64_t st = g0; st < min64(s1, g0 + together); ++st) {
-          const Unit* b = bp + s.offset(kb, st);
+          const Unit* b = bp + s.offset(kb, st) + skipped * NR;
           const int64_t c0 = st * NR;
           const int cols = int(min64(p.n - c0, NR)), vecs = cols <= L ? 1 : kTileVecs;
           const bool straight = plain && !staged && cols == vecs * L;
           // The strip that follows this one in memory comes into L2 while this one is used, a part per panel.
           const int64_t ahead_bytes = ceil_div(depth * NR * int64_t(sizeof(Unit)), panels),
                         ahead_step = ceil_div(ahead_bytes, max64(1, depth));
-          const char* ahead = reinterpret_cast<const char*>(b + depth * NR);
+          const char* ahead = reinterpret_cast<const char*>(b + s.depth(kb) * NR);
           for (int64_t q = 0; q < panels; ++q) {
             const int64_t r0 = panel(q);
             const int mr = int(panel(q + 1) - r0);
@@ -190,21 +209,22 @@ template <class K, class P>
                   const auto* lines = reinterpret_cast<const typename P::Src*>(ap);
                   return K::staged_panel(depth, p.staged.at(lines, i0, i0 + r0),
                                          mr > 16 ? p.staged.at(lines, i0, i0 + r0 + 16) : nullptr, p.staged.padded,
-                                         p.staged.again(), p.staged.steps + kb * s.block_units, mr, vecs, b, c, c_row,
-                                         before, NR, fetch, ahead_step);
+                                         p.staged.again(), p.staged.steps + u0 + skipped, mr, vecs, b, c, c_row, before,
+                                         NR, fetch, ahead_step);
                 }
               tile(depth, a, mr, 0, b, 0, c, c_row, before, NR, fetch, ahead_step);
             };
             Acc* rest = sums ? sums + ((st - g0) * rows + r0) * NR : nullptr;
+            const Acc* before = kb > first_block ? rest : nullptr;
             if (!last) {
-              run(rest, NR, kb ? rest : nullptr);
+              run(rest, NR, before);
             } else if (straight) {
-              run(static_cast<Acc*>(e.c) + (i0 + r0) * e.c_row + c0, e.c_row, rest);
+              run(static_cast<Acc*>(e.c) + (i0 + r0) * e.c_row + c0, e.c_row, before);
             } else {
               each_result<K>(p, i0 + r0, mr, [&](int64_t row, int, int count) {
                 for (int i = 0; i < count; ++i) __builtin_prefetch(advance(e.c, e.c_type, (row + i) * e.c_row + c0), 1);
               });
-              run(tile_sums, NR, rest);
+              run(tile_sums, NR, before);
               each_result<K>(p, i0 + r0, mr, [&](int64_t row, int at, int count) {
                 finish_tile(e, row, count, c0, cols, tile_sums + at * NR, NR);
               });
