@@ -12,7 +12,7 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
 .PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
-  wheel-abi3 clean-room-abi3 \
+  wheel-abi3 clean-room-abi3 manylinux-abi3 bare-room-abi3 \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-distributed \
   test-memory \
   test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
@@ -97,13 +97,22 @@ clean-room: wheel
 
 # That wheel with the libraries that it needs inside, for every Linux with glibc 2.36 or later: dist/manylinux/.
 manylinux: wheel
-	rm -f dist/manylinux/scaffolding-*.whl
+	rm -f dist/manylinux/scaffolding-*-cp3[0-9]*-cp3[0-9]*-*.whl
 	PATH="$(abspath .venv)/bin:$$PATH" $(PY) -m auditwheel repair --plat manylinux_2_36_$$(uname -m) \
 	  --exclude libcuda.so.1 --wheel-dir dist/manylinux dist/scaffolding-*-cp3[0-9]*-cp3[0-9]*-*.whl
 
 # It on a system that has Python and nothing else, where the README's first program runs.
 bare-room: manylinux
-	$(PY) tests/bare_root.py dist/manylinux/scaffolding-*.whl
+	$(PY) tests/bare_root.py dist/manylinux/scaffolding-*-cp3[0-9]*-cp3[0-9]*-*.whl
+
+# Both for the wheel of Python 3.12 and later.
+manylinux-abi3: wheel-abi3
+	rm -f dist/manylinux/scaffolding-*-abi3-*.whl
+	PATH="$(abspath .venv)/bin:$$PATH" $(PY) -m auditwheel repair --plat manylinux_2_36_$$(uname -m) \
+	  --exclude libcuda.so.1 --wheel-dir dist/manylinux dist/scaffolding-*-abi3-*.whl
+
+bare-room-abi3: manylinux-abi3
+	$(WHEEL_PYTHON) tests/bare_root.py dist/manylinux/scaffolding-*-abi3-*.whl
 
 # The pictures of the documents and of the tests, from the model in models/emoji-128: after its weights have changed.
 # docs/pictures, and the README's part.
@@ -292,7 +301,7 @@ docs: tests-binary
 
 # The site alone; a link that leads nowhere is an error.
 site:
-	tools/setup.sh
+	tools/setup.sh --site
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
 
 .PHONY: tests-binary

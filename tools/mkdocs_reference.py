@@ -1,5 +1,5 @@
-"""Pages of the site that are made from the package and the headers: one for each class and one for each public header,
-and a page for each group that lists them. Needs a built package (`make build`).
+"""Pages of the site that are made from the package: one for each class, and a page for each group that lists them.
+Needs a built package (`make build`).
 """
 
 import importlib
@@ -106,62 +106,13 @@ def reference(config):
     return files, navigation
 
 
-def public_headers():
-    """Those that scaffolding.h reaches, by path from the root."""
-    found, waiting = set(), ["scaffolding/scaffolding.h"]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += re.findall(r'(?m)^#include "(scaffolding/[^"]+)"', (ROOT / path).read_text())
-    return sorted(p for p in found if p.endswith(".h"))
-
-
-def about(header):
-    """The first sentence of the comment that a header begins with."""
-    comment = re.match(r"((?://.*\n)+)", header)
-    text = " ".join(line[2:].strip() for line in comment[1].splitlines()) if comment else ""
-    return (
-        re.split(r"(?<=\.)\s", text)[0].replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
-    )
-
-
-def headers(config):
-    files, folders = [], {}
-    for path in public_headers():
-        text = (ROOT / path).read_text()
-        inner = path.removeprefix("scaffolding/")
-        page = f"cpp/{inner}.md"
-        body = f'# {pathlib.PurePosixPath(path).name}\n\n```cpp\n#include "{path}"\n```\n\n```cpp\n{text}```\n'
-        files.append(File.generated(config, page, content=body))
-        folder = inner.partition("/")[0] if "/" in inner else "the root"
-        folders.setdefault(folder, []).append((inner, page, about(text)))
-    lines = [
-        "# The C++ library",
-        "",
-        "The headers that `scaffolding/scaffolding.h` reaches, as they are installed.",
-        "",
-    ]
-    navigation = []
-    for folder, pages in sorted(folders.items()):
-        lines += [f"## {folder}", "", "| Header | What it has |", "|---|---|"]
-        lines += [f"| [{inner}]({page.removeprefix('cpp/')}) | {what} |" for inner, page, what in pages] + [""]
-        navigation.append({folder: [{pathlib.PurePosixPath(inner).name: page} for inner, page, _ in pages]})
-    files.append(File.generated(config, "cpp/index.md", content="\n".join(lines)))
-    return files, ["cpp/index.md", *navigation]
-
-
-def section(config, name):
-    return next(entry[name] for entry in config.nav if isinstance(entry, dict) and name in entry)
-
-
 def on_files(files, config):
     try:
         importlib.import_module("scaffolding")
     except ImportError as error:
         raise PluginError(f"the pages of classes need the built package, run `make build` first: {error}") from error
-    for made, navigation, name in (*((*reference(config), "Python"),), (*headers(config), "C++")):
-        for file in made:
-            files.append(file)
-        section(config, name).extend(navigation)
+    made, navigation = reference(config)
+    for file in made:
+        files.append(file)
+    next(entry["Python"] for entry in config.nav if isinstance(entry, dict) and "Python" in entry).extend(navigation)
     return files

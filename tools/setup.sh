@@ -3,10 +3,14 @@
 # kin), Python packages into .venv. Asks the compiler and the commands themselves, so that nothing is touched where
 # everything is there already. `make build` runs it.
 #   tools/setup.sh --program    what the program alone needs: no Python, no tests
+#   tools/setup.sh --site       Doxygen too, which makes the site's pages of C++
 set -euo pipefail
 cd "$(dirname "$0")/.."
-program_only=0
-if [ "${1:-}" = --program ]; then program_only=1; fi
+program_only=0 site=0
+case ${1:-} in
+  --program) program_only=1 ;;
+  --site) site=1 ;;
+esac
 
 compiler=${CXX:-c++}
 command -v "$compiler" >/dev/null || compiler=g++
@@ -52,6 +56,7 @@ look() {
     has_header boost/beast/version.hpp || optional+=(libboost1.81-dev)
     has_header sqlite3.h || optional+=(libsqlite3-dev)
   fi
+  if ((site)); then has_command doxygen || required+=(doxygen); fi
   has_header oneapi/dnnl/dnnl.hpp || optional+=(libdnnl-dev)
   has_header gif_lib.h || optional+=(libgif-dev)
   has_header curl/curl.h || optional+=(libcurl4-openssl-dev)
