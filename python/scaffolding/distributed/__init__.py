@@ -55,7 +55,7 @@ from ._objects import all_gather_object, broadcast_object_list, gather_object, s
 from ._objects import recv_object_list
 from ._stores import TCPStore
 from ._futures import Future
-from . import algorithms, device_mesh
+from . import algorithms, checkpoint, device_mesh
 from .device_mesh import DeviceMesh, init_device_mesh
 
 ReduceOp = _core._distributed.ReduceOp

@@ -17,6 +17,8 @@ class _World:
     store = None
     groups = 0  # how many have been made by new_group, in members and in the others: it names the next one
     parts = ()  # groups of new_group that this process is in
+    beside = {}  # groups of checkpoints that are written while training goes on, by name
+    saves = []  # Futures of checkpoints that are under way
 
 
 class GroupMember:
@@ -130,10 +132,13 @@ def destroy_process_group(group=None):
         left._close()
         _World.parts = [p for p in _World.parts if p is not left]
         return
-    for part in [*_World.parts, left]:
+    from .checkpoint import _wait_for_saves
+
+    _wait_for_saves()
+    for part in [*_World.parts, *_World.beside.values(), left]:
         part._close()
     _World.group = _World.store = None
-    _World.parts = ()
+    _World.parts, _World.beside = (), {}
 
 
 def new_group(
