@@ -14,6 +14,7 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
 .PHONY: demo deb clean-room deb-room manylinux bare-room pictures site build build-cmake install install-cmake wheel \
   wheel-abi3 clean-room-abi3 manylinux-abi3 bare-room-abi3 \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-distributed \
+  test-kills \
   test-memory \
   test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
   gpu-check gpu-pack golden docs format lint clean
@@ -134,6 +135,13 @@ test-distributed: build
 	$(BUILD)/scaffolding_tests --gtest_brief=1 --gtest_filter='ProcessGroup*:Store*:Rendezvous*'
 	$(PY) -m pytest -q --durations=5 --build-dir=$(BUILD) tests/python/distributed
 	$(PY) tests/conformance/tcp_store.py $(if $(wildcard $(TORCH_PYTHON)),--torch-python $(TORCH_PYTHON))
+
+# 100 kills of random processes of a training at random moments; each prints the seed that repeats it.
+#   make test-kills SF_KILLS=10 SF_KILLS_SEED=7
+test-kills: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test-kills: build
+	SF_KILLS=$(or $(SF_KILLS),100) SF_KILLS_SEED=$(SF_KILLS_SEED) $(PY) -m pytest -q -s --build-dir=$(BUILD) \
+	  tests/python/distributed/test_kills.py
 
 # The server: 100 times `kill -9` under jobs, 10 000 malformed requests, and more of schemathesis where that is.
 test-server-kills test-server-malformed: CMAKE_ARGS += -DSF_BUILD_TESTS=ON

@@ -15,6 +15,7 @@ namespace {
 struct Options {
   std::string processes = "1", nodes = "1", run_id = "none", python = "python3", endpoint;
   int max_restarts = 0, port = 0;
+  double regrow = distributed::LaunchOptions().regrow_seconds, stopped = distributed::LaunchOptions().stopped_seconds;
   bool no_python = false, module = false, standalone = false;
   std::vector<std::string> script;
 };
@@ -63,12 +64,21 @@ void run(const Options& o) {
   if (!o.no_python) command = {o.python, "-u"};
   if (o.module) command.push_back("-m");
   command.insert(command.end(), o.script.begin(), o.script.end());
-  int nodes = number("--nnodes", o.nodes), processes = number("--nproc-per-node", o.processes);
+  size_t colon = o.processes.find(':');
+  bool is_range = colon != std::string::npos;
+  int nodes = number("--nnodes", o.nodes);
+  int processes = number("--nproc-per-node", is_range ? o.processes.substr(colon + 1) : o.processes);
+  int least = is_range ? number("--nproc-per-node", o.processes.substr(0, colon)) : 0;
+  SF_CHECK(least <= processes, "launch: --nproc-per-node MIN:MAX must have MIN up to MAX, got '", o.processes, "'");
+  SF_CHECK(!is_range || nodes == 1, "launch: --nproc-per-node MIN:MAX is for one machine, got --nnodes ", nodes);
   if (nodes > 1) over_machines(nodes, processes, command);
   distributed::launch(
       {.command = command,
        .processes = processes,
+       .min_processes = least,
        .max_restarts = o.max_restarts,
+       .regrow_seconds = o.regrow,
+       .stopped_seconds = o.stopped,
        .port = o.port,
        .run_id = o.run_id,
        .say = [](const std::string& line) { std::cerr << "scaffolding launch: " << line << std::endl; }});
@@ -80,13 +90,21 @@ void add_launch(CLI::App& program) {
   auto* command = program.add_subcommand(
       "launch", "Start a script in several processes, as torchrun does: launch [OPTIONS] script [arguments]");
   auto o = std::make_shared<Options>();
-  command->add_option("--nproc-per-node,--nproc_per_node", o->processes,
-                      "How many processes on each machine, or auto: one for each core");
+  command->add_option(
+      "--nproc-per-node,--nproc_per_node", o->processes,
+      "How many processes on each machine, or auto: one for each core. MIN:MAX: MAX, and after a failure "
+      "down to MIN");
   command->add_option("--nnodes", o->nodes, "How many machines; several are left to srun or mpirun");
   command
       ->add_option("--max-restarts,--max_restarts", o->max_restarts,
                    "How often all processes start again after one has failed")
       ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--regrow-seconds", o->regrow,
+                   "With MIN:MAX: after a failure MAX start again where all have run this long, fewer where not")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--stopped-seconds", o->stopped, "A process that has been stopped this long (SIGSTOP) has failed")
+      ->check(CLI::PositiveNumber);
   command->add_option("--master-port,--master_port", o->port, "Port of the store; 0: any free one")
       ->check(CLI::Range(0, 65535));
   command->add_option("--rdzv-id,--rdzv_id", o->run_id, "A name of this run, for the scripts");
@@ -97,7 +115,7 @@ void add_launch(CLI::App& program) {
   command->prefix_command();  // the script's options are its own
   command->footer(
       "Example:\n  scaffolding launch --nproc-per-node 4 train.py --epochs 3\n"
-      "  scaffolding launch --nproc-per-node 2 --max-restarts 3 --no-python build/train");
+      "  scaffolding launch --nproc-per-node 1:4 --max-restarts 3 --no-python build/train");
   command->callback([o, command] {
     o->script = command->remaining();
     run(*o);

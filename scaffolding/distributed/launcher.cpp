@@ -6,10 +6,12 @@
 #include <sys/prctl.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "scaffolding/core/error.h"
@@ -56,10 +58,11 @@ class Processes {
   explicit Processes(const LaunchOptions& options) : options_(options) {}
   ~Processes() { end(); }
 
-  void start(int port, int attempt) {
+  void start(int port, int attempt, int count) {
+    count_ = count;
     std::vector<std::string> command = options_.command;
     std::vector<char*> arguments = pointers(command);
-    for (int rank = 0; rank < options_.processes; ++rank) {
+    for (int rank = 0; rank < count; ++rank) {
       std::vector<std::string> variables = environment(rank, port, attempt);
       std::vector<char*> all = pointers(variables);
       pid_t parent = getpid(), pid = fork();
@@ -74,7 +77,7 @@ class Processes {
         execvp(arguments[0], arguments.data());
         _exit(errno == ENOENT ? 127 : 126);
       }
-      running_.push_back({pid, rank});
+      running_.push_back({pid, rank, {}});
     }
   }
 
@@ -83,6 +86,7 @@ class Processes {
     while (!running_.empty()) {
       if (int signal = g_signal) return std::string("this program was asked to end by signal ") + strsignal(signal);
       std::string failure = reap();
+      if (failure.empty()) failure = stopped_too_long();
       if (!failure.empty()) return failure;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -90,7 +94,10 @@ class Processes {
   }
 
   void end() {
-    for (auto& p : running_) kill(p.pid, SIGTERM);
+    for (auto& p : running_) {
+      kill(p.pid, SIGTERM);
+      kill(p.pid, SIGCONT);  // one that is stopped does not hear it before
+    }
     Deadline deadline = in_seconds(options_.grace_seconds);
     while (!running_.empty() && std::chrono::steady_clock::now() < deadline) {
       reap();
@@ -108,14 +115,29 @@ class Processes {
   struct Running {
     pid_t pid;
     int rank;
+    std::optional<std::chrono::steady_clock::time_point> stopped;  // since when
   };
+
+  // Nobody else may notice one: its peers wait for it, and where it is alone there are none.
+  std::string stopped_too_long() const {
+    for (auto& p : running_) {
+      if (!p.stopped || seconds_to(*p.stopped) > -options_.stopped_seconds) continue;
+      Message m;
+      m << "rank " << p.rank << " (process " << int(p.pid) << ") has been stopped for " << options_.stopped_seconds
+        << " s";
+      return m.str();
+    }
+    return "";
+  }
 
   std::string reap() {
     std::string failure;
     for (size_t i = 0; i < running_.size();) {
       int status = 0;
-      pid_t ended = waitpid(running_[i].pid, &status, WNOHANG);
-      if (ended == 0 || (ended < 0 && errno == EINTR)) {
+      pid_t ended = waitpid(running_[i].pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
+      if (ended > 0 && WIFSTOPPED(status)) running_[i].stopped = std::chrono::steady_clock::now();
+      if (ended > 0 && WIFCONTINUED(status)) running_[i].stopped.reset();
+      if (ended == 0 || (ended < 0 && errno == EINTR) || (ended > 0 && (WIFSTOPPED(status) || WIFCONTINUED(status)))) {
         ++i;
         continue;
       }
@@ -133,7 +155,7 @@ class Processes {
   }
 
   std::vector<std::string> environment(int rank, int port, int attempt) const {
-    std::string count = std::to_string(options_.processes);
+    std::string count = std::to_string(count_);
     std::vector<std::pair<std::string, std::string>> own = {
         {"RANK", std::to_string(rank)},
         {"LOCAL_RANK", std::to_string(rank)},
@@ -152,7 +174,7 @@ class Processes {
         {"TORCHELASTIC_RUN_ID", options_.run_id},
     };
     // As torchrun: threads of all would be more than there are cores.
-    if (options_.processes > 1 && !std::getenv("OMP_NUM_THREADS")) own.emplace_back("OMP_NUM_THREADS", "1");
+    if (count_ > 1 && !std::getenv("OMP_NUM_THREADS")) own.emplace_back("OMP_NUM_THREADS", "1");
     std::vector<std::string> all;
     for (char** e = environ; *e; ++e) {
       std::string_view variable = *e;
@@ -166,27 +188,49 @@ class Processes {
   }
 
   const LaunchOptions& options_;
+  int count_ = 0;  // of this attempt
   std::vector<Running> running_;
 };
 
 }  // namespace
 
+int processes_after(const LaunchOptions& options, int count, double seconds) {
+  if (options.min_processes == 0 || seconds >= options.regrow_seconds) return options.processes;
+  int fewer = 1;
+  while (fewer * 2 < count) fewer *= 2;
+  return std::max(fewer, options.min_processes);
+}
+
 void launch(const LaunchOptions& options) {
   SF_CHECK(!options.command.empty(), "launch: needs a program to start");
   SF_CHECK(options.processes > 0 && options.processes <= 4096, "launch: processes must be 1 to 4096, got ",
            options.processes);
+  SF_CHECK(options.min_processes >= 0 && options.min_processes <= options.processes,
+           "launch: min_processes must be 0 to processes=", options.processes, ", got ", options.min_processes);
+  SF_CHECK(options.regrow_seconds >= 0 && options.stopped_seconds > 0,
+           "launch: regrow_seconds must be 0 or more and stopped_seconds positive, got ", options.regrow_seconds,
+           " and ", options.stopped_seconds);
   SF_CHECK(options.max_restarts >= 0, "launch: max_restarts must be 0 or more, got ", options.max_restarts);
   TCPStore store({.port = options.port, .is_server = true});
   NotedSignals noted;
   Processes processes(options);
+  int count = options.processes;
   for (int attempt = 0;; ++attempt) {
-    processes.start(store.port(), attempt);
+    auto begun = std::chrono::steady_clock::now();
+    processes.start(store.port(), attempt, count);
     std::string failure = processes.wait();
     if (failure.empty()) return;
+    double lived = -seconds_to(begun);
     processes.end();
     SF_CHECK_AS(RuntimeError, attempt < options.max_restarts && g_signal == 0, "launch: ", failure,
                 attempt > 0 ? ", after " + std::to_string(attempt) + " restarts" : std::string());
-    options.say(failure + "; all start again, " + std::to_string(options.max_restarts - attempt - 1) + " times left");
+    int next = processes_after(options, count, lived);
+    Message m;
+    m << failure << "; all start again";
+    if (next != count) m << " as " << next << (next == 1 ? " process" : " processes");
+    m << ", " << options.max_restarts - attempt - 1 << " times left";
+    options.say(m.str());
+    count = next;
   }
 }
 
