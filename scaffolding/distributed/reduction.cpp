@@ -1,6 +1,7 @@
 #include "scaffolding/distributed/reduction.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <type_traits>
 
@@ -26,85 +27,105 @@ template <class T> T rounded(Wide<T> x) {
   else return from_float<T>(x);
 }
 
-template <class W, class F> void each(W* into, const W* from, size_t n, F f) {
-  for (size_t i = 0; i < n; ++i) into[i] = W(f(into[i], from[i]));
-}
-
-// into = into op from. NaN is the least and the greatest of all numbers, as in torch.minimum.
-template <class W> void combine(W* into, const W* from, size_t n, ReduceOp op) {
+// f of the operation on two numbers. NaN is the least and the greatest of all numbers, as in torch.minimum.
+template <class W, class F> void with_operation(ReduceOp op, F f) {
   switch (op) {
-    case ReduceOp::MIN: return each(into, from, n, [](W a, W b) { return a < b || a != a ? a : b; });
-    case ReduceOp::MAX: return each(into, from, n, [](W a, W b) { return a > b || a != a ? a : b; });
+    case ReduceOp::MIN: return f([](W a, W b) { return a < b || a != a ? a : b; });
+    case ReduceOp::MAX: return f([](W a, W b) { return a > b || a != a ? a : b; });
     default: break;
   }
   if constexpr (std::is_same_v<W, bool>) {
-    if (op == ReduceOp::BXOR) return each(into, from, n, [](W a, W b) { return a != b; });
-    if (op == ReduceOp::PRODUCT || op == ReduceOp::BAND) return each(into, from, n, [](W a, W b) { return a && b; });
-    return each(into, from, n, [](W a, W b) { return a || b; });
+    if (op == ReduceOp::BXOR) return f([](W a, W b) { return a != b; });
+    if (op == ReduceOp::PRODUCT || op == ReduceOp::BAND) return f([](W a, W b) { return a && b; });
+    return f([](W a, W b) { return a || b; });
   } else {
     if constexpr (std::is_integral_v<W>) {
       using U = std::make_unsigned_t<W>;  // overflow wraps
       switch (op) {
-        case ReduceOp::BAND: return each(into, from, n, [](W a, W b) { return W(a & b); });
-        case ReduceOp::BOR: return each(into, from, n, [](W a, W b) { return W(a | b); });
-        case ReduceOp::BXOR: return each(into, from, n, [](W a, W b) { return W(a ^ b); });
-        case ReduceOp::PRODUCT: return each(into, from, n, [](W a, W b) { return W(uint64_t(U(a)) * uint64_t(U(b))); });
-        default: return each(into, from, n, [](W a, W b) { return W(U(U(a) + U(b))); });
+        case ReduceOp::BAND: return f([](W a, W b) { return W(a & b); });
+        case ReduceOp::BOR: return f([](W a, W b) { return W(a | b); });
+        case ReduceOp::BXOR: return f([](W a, W b) { return W(a ^ b); });
+        case ReduceOp::PRODUCT: return f([](W a, W b) { return W(uint64_t(U(a)) * uint64_t(U(b))); });
+        default: return f([](W a, W b) { return W(U(U(a) + U(b))); });
       }
     } else {
-      if (op == ReduceOp::PRODUCT) return each(into, from, n, [](W a, W b) { return a * b; });
-      return each(into, from, n, [](W a, W b) { return a + b; });
+      if (op == ReduceOp::PRODUCT) return f([](W a, W b) { return a * b; });
+      return f([](W a, W b) { return a + b; });
     }
   }
 }
 
+// out = a op b, each of them numbers as they came or sums; out may be one of them.
+template <class W, class A, class B> void combine(W* out, const A* a, const B* b, size_t n, ReduceOp op) {
+  auto wide = [](auto x) {
+    if constexpr (std::is_same_v<decltype(x), W>) return x;
+    else return widened(x);
+  };
+  with_operation<W>(op, [&](auto f) {
+#pragma omp simd  // out is often a: no more than their equal places overlap
+    for (size_t i = 0; i < n; ++i) out[i] = W(f(wide(a[i]), wide(b[i])));
+  });
+}
+
+// Each number is read once: two neighbours are added as they come, and what has as many addends is added as a counter
+// in binary carries. Level k of `held` is the sum of 2^(k + 1) neighbours that waits for its other half.
 template <class T>
 void reduce_as(T* out, const std::vector<const void*>& in, size_t count, ReduceOp op, double divisor) {
   using W = Wide<T>;
+  constexpr bool as_it_is = std::is_same_v<W, T>;
   size_t n = in.size();
-  // A level for each step of the tree: level k holds the sum of 2^k neighbours that waits for its other half.
   size_t levels = 1;
-  while ((size_t(1) << (levels - 1)) < n) ++levels;
-  std::unique_ptr<W[]> held(new W[levels * kBlock]);
+  while ((size_t(2) << levels) <= n) ++levels;
+  std::unique_ptr<W[]> memory(new W[(levels + 1) * kBlock]);
+  auto held = [&](size_t level) { return memory.get() + level * kBlock; };
   for (size_t at = 0; at < count; at += kBlock) {
     size_t m = std::min(kBlock, count - at);
+    auto addend = [&](size_t r) { return static_cast<const T*>(in[r]) + at; };
+    T* to = out + at;
     std::vector<bool> full(levels, false);
     W* sum = nullptr;
-    for (size_t r = 0; r < n; ++r) {
+    if constexpr (as_it_is) {
+      if (n == 2) combine(sum = to, addend(0), addend(1), m, op);
+    }
+    for (size_t r = 0; !sum && r + 1 < n; r += 2) {
       size_t level = 0;
       while (full[level]) ++level;
-      // The lowest level that is held waits for this addend: carry as a counter in binary does.
-      W* here = held.get() + level * kBlock;
-      const T* from = static_cast<const T*>(in[r]) + at;
-      if (level == 0) {
-        for (size_t i = 0; i < m; ++i) here[i] = widened(from[i]);
-        full[0] = true;
-      } else {
-        W addend[kBlock];
-        for (size_t i = 0; i < m; ++i) addend[i] = widened(from[i]);
-        combine(held.get(), addend, m, op);
-        for (size_t k = 1; k < level; ++k) {
-          combine(held.get() + k * kBlock, held.get() + (k - 1) * kBlock, m, op);
-          full[k - 1] = false;
-        }
-        std::copy(held.get() + (level - 1) * kBlock, held.get() + (level - 1) * kBlock + m, here);
-        full[level - 1] = false;
-        full[level] = true;
+      // Below it all are full: their sums go up, the newest is the right one.
+      W* pair = level == 0 ? held(0) : held(levels);
+      combine(pair, addend(r), addend(r + 1), m, op);
+      for (size_t k = 0; k < level; ++k) {
+        combine(k + 1 == level ? held(level) : pair, held(k), pair, m, op);
+        full[k] = false;
       }
+      full[level] = true;
     }
     // What is left of a number of processes that is no power of two: the smaller sums come last.
-    for (size_t k = 0; k < levels; ++k) {
-      if (!full[k]) continue;
-      W* here = held.get() + k * kBlock;
-      if (sum) combine(here, sum, m, op);
-      sum = here;
+    if (!sum) {
+      if (n % 2) {
+        sum = held(levels);
+        for (size_t i = 0; i < m; ++i) sum[i] = widened(addend(n - 1)[i]);
+      }
+      for (size_t k = 0; k < levels; ++k) {
+        if (!full[k]) continue;
+        if (sum) combine(held(k), held(k), sum, m, op);
+        sum = held(k);
+      }
     }
-    T* to = out + at;
     if constexpr (std::is_floating_point_v<W>) {
       if (op == ReduceOp::AVG) {
-        for (size_t i = 0; i < m; ++i) to[i] = rounded<T>(sum[i] / W(divisor));
+        // By a power of two the product has the bits of the quotient, and takes a fraction of the time.
+        int exponent = 0;
+        bool exact = std::frexp(divisor, &exponent) == 0.5;
+        W by = exact ? W(1 / divisor) : W(divisor);
+        if (exact)
+          for (size_t i = 0; i < m; ++i) to[i] = rounded<T>(sum[i] * by);
+        else
+          for (size_t i = 0; i < m; ++i) to[i] = rounded<T>(sum[i] / by);
         continue;
       }
+    }
+    if constexpr (as_it_is) {
+      if (sum == to) continue;
     }
     for (size_t i = 0; i < m; ++i) to[i] = rounded<T>(sum[i]);
   }

@@ -6,7 +6,7 @@ namespace sf::distributed {
 
 namespace {
 
-constexpr size_t kSegment = 256 * 1024;  // bytes of a part that travel at a time: one is added while the next comes
+constexpr size_t kSegment = 1024 * 1024;  // bytes of a part that travel at a time: one is added while the next comes
 
 using Transfers = std::vector<std::unique_ptr<Transfer>>;
 
