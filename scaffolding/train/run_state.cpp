@@ -24,7 +24,7 @@ void RunState::note(const std::map<std::string, double>& evaluation) {
 
 template <class T> static Json or_null(const std::optional<T>& v) { return v ? Json(*v) : Json(); }
 
-void save_run_state(const RunState& s, const RunOptions& o, const std::string& path) {
+std::string run_state_text(const RunState& s, const RunOptions& o) {
   Json best = Json::object();
   for (auto& [name, e] : s.best)
     best[name] = {
@@ -43,14 +43,22 @@ void save_run_state(const RunState& s, const RunOptions& o, const std::string& p
   Json j = {{"format", kFormat},      {"step", s.step},         {"epoch", s.epoch},
             {"samples", s.samples},   {"loss_sum", s.loss_sum}, {"loss_steps", s.loss_steps},
             {"ema_step", s.ema_step}, {"best", best},           {"config", config}};
-  AppendingFile(path).write(j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void save_run_state(const RunState& s, const RunOptions& o, const std::string& path) {
+  AppendingFile(path).write(run_state_text(s, o));
 }
 
 RunState load_run_state(const std::string& path) {
   io::Bytes bytes = io::Bytes::read(path);
+  return parse_run_state({bytes.chars(), size_t(bytes.size)}, path);
+}
+
+RunState parse_run_state(std::string_view text, const std::string& path) {
   RunState s;
   try {
-    Json j = Json::parse(bytes.chars(), bytes.chars() + bytes.size);
+    Json j = Json::parse(text);
     SF_CHECK(j.at("format") == kFormat, path, ": format must be ", kFormat, ", got ", j.at("format").dump());
     s.step = j.at("step");
     s.epoch = j.at("epoch");

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "scaffolding/train/run_options.h"
 
@@ -28,5 +29,7 @@ struct RunState {
 // A new file, not synced. The options are for people: a run takes its own.
 void save_run_state(const RunState& state, const RunOptions& options, const std::string& path);
 RunState load_run_state(const std::string& path);  // ValueError naming the file where it does not read so
+std::string run_state_text(const RunState& state, const RunOptions& options);  // what the file holds
+RunState parse_run_state(std::string_view text, const std::string& path);      // path: for errors
 
 }  // namespace sf::train

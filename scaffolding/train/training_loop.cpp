@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <tuple>
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
@@ -37,8 +38,13 @@ TrainingLoop::TrainingLoop(Parts parts, LoopOptions options)
     parts_.optimizer->make_capturable();
     bad_ = zeros({}, kFloat32, device_);
   }
+  SF_CHECK(!parts_.peers || !o_.cuda_graph, "Trainer: cuda_graph=True trains in one process; leave it out");
   epochs_before_ = parts_.data->epoch();
   if (o_.run.output_dir.empty()) return;
+  if (parts_.peers) {
+    begin_with_peers();
+    return;
+  }
   checkpoints_.emplace(o_.run.output_dir, o_.run.checkpoints_total_limit);
   auto found = checkpoints_->find(o_.resume);
   checkpoints_->clean();
@@ -67,17 +73,49 @@ std::vector<std::pair<std::string, Part*>> TrainingLoop::files() const {
   return out;
 }
 
+// All read what all have written (PeersPart), and one alone looks after the folders.
+void TrainingLoop::begin_with_peers() {
+  checkpoints_.emplace(o_.run.output_dir, o_.run.checkpoints_total_limit);
+  PeersPart::Found found = parts_.peers->load(o_.run.output_dir, checkpoints_->steps(), o_.resume);
+  damaged_ = found.damaged;
+  if (parts_.peers->leads())
+    for (auto& reason : damaged_) parts_.host->warn("Trainer: passed over a damaged checkpoint: " + reason);
+  if (found.path.empty()) return;
+  go_on(parse_run_state(found.text, found.path), found.path);
+  if (parts_.peers->leads()) checkpoints_->keep_to_limit(state_.step);
+}
+
+void TrainingLoop::save_with_peers() {
+  std::string folder = checkpoints_->path(state_.step);
+  try {
+    if (log_) log_->sync();
+    parts_.peers->save(folder, run_state_text(state_, o_.run));
+  } catch (const Error& e) {
+    fail<RuntimeError>(checkpoints_->failure(state_.step, e.what()));
+  }
+  newest_ = folder;
+  if (parts_.peers->leads()) checkpoints_->keep_to_limit(state_.step);
+}
+
 static constexpr char kState[] = "trainer_state.json";
 
 std::string TrainingLoop::save() {
   SF_CHECK(checkpoints_, "Trainer: save needs an output_dir");
   settle();
   if (saved_step_ == state_.step) return newest_;
+  state_.ema_step = parts_.ema ? parts_.ema->optimization_step() : 0;
+  if (parts_.peers) save_with_peers();
+  else save_alone();
+  saved_step_ = state_.step;
+  if (o_.on_checkpoint) o_.on_checkpoint(newest_);
+  return newest_;
+}
+
+void TrainingLoop::save_alone() {
   try {
     if (log_) log_->sync();
     std::string folder = checkpoints_->begin(state_.step) + "/";
     for (auto& [name, part] : files()) part->save(folder + name);
-    state_.ema_step = parts_.ema ? parts_.ema->optimization_step() : 0;
     save_run_state(state_, o_.run, folder + kState);
     newest_ = checkpoints_->commit(state_.step);
   } catch (const Error& e) {
@@ -87,9 +125,6 @@ std::string TrainingLoop::save() {
     checkpoints_->abandon(state_.step);
     throw;
   }
-  saved_step_ = state_.step;
-  if (o_.on_checkpoint) o_.on_checkpoint(newest_);
-  return newest_;
 }
 
 void TrainingLoop::save_if(bool due) {
@@ -105,6 +140,11 @@ void TrainingLoop::load(const std::string& folder) {
              " is missing: the checkpoint is of a run with other parts");
   RunState state = load_run_state(path(kState));
   for (auto& [name, part] : files()) part->load(path(name), state);
+  go_on(std::move(state), folder);
+}
+
+// What was loaded is where the run stands.
+void TrainingLoop::go_on(RunState state, const std::string& folder) {
   state_ = std::move(state);
   epochs_before_ = parts_.data->epoch() - state_.epoch;
   newest_ = folder;
@@ -121,9 +161,14 @@ bool TrainingLoop::finished() const {
 void TrainingLoop::begin() {
   stop_ = false;
   if (!parts_.random->restore() && o_.seed && !begun_ && state_.step == 0) manual_seed(*o_.seed);
+  if (parts_.peers) parts_.peers->begin();
   begun_ = true;
   barren_ = 0;
-  log_.emplace(o_.run, state_, o_.run.total_steps(parts_.data->size()), parts_.host->progress());
+  RunOptions logged = o_.run;
+  bool logs = !parts_.peers || parts_.peers->leads();
+  if (!logs) logged.output_dir.clear();
+  log_.emplace(logged, state_, o_.run.total_steps(parts_.data->size()),
+               logs ? parts_.host->progress() : Progress::Quiet);
 }
 
 FitResult TrainingLoop::fit() {
@@ -148,7 +193,7 @@ void TrainingLoop::run(bool& stopped) {
   while (!stopped && !finished() && (o_.cuda_graph ? captured_step() : plain_step())) {
     if (o_.on_step_end) o_.on_step_end();
     save_if(o_.run.checkpointing_steps && state_.step % *o_.run.checkpointing_steps == 0);
-    stopped = parts_.host->interrupted() || stop_;
+    stopped = parts_.peers ? others_stop_ : parts_.host->interrupted() || stop_;
   }
   settle();
   parts_.optimizer->zero_grad();
@@ -183,9 +228,18 @@ bool TrainingLoop::plain_step() {
   parts_.optimizer->zero_grad();
   StepRecord record;
   for (int64_t i = 0; i < o_.run.gradient_accumulation_steps; ++i) {
-    if (!next_batch()) return false;
+    if (!next_batch()) {
+      if (parts_.peers && i > 0) parts_.peers->after(false);
+      return false;
+    }
+    if (parts_.peers) parts_.peers->before(i, o_.run.gradient_accumulation_steps);
     record.samples += parts_.data->samples();
     record.loss += micro_step();
+  }
+  if (parts_.peers) {
+    parts_.peers->after(true);
+    // Asked here and heard at the end of the step: all end after the same one.
+    std::tie(record.loss, others_stop_) = parts_.peers->agree(record.loss, stop_ || parts_.host->interrupted());
   }
   record.lr = number(parts_.optimizer->lr());
   record.grad_norm = update();
@@ -215,7 +269,8 @@ Tensor TrainingLoop::loss_of(const std::function<Tensor()>& step) const {
 }
 
 Tensor TrainingLoop::scaled(Tensor loss) const {
-  if (o_.run.gradient_accumulation_steps > 1) loss = loss / double(o_.run.gradient_accumulation_steps);
+  bool divides = !parts_.peers || !parts_.peers->means_gradients();
+  if (divides && o_.run.gradient_accumulation_steps > 1) loss = loss / double(o_.run.gradient_accumulation_steps);
   return parts_.scaler ? parts_.scaler->scale(loss) : loss;
 }
 

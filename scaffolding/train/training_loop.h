@@ -54,6 +54,10 @@ class TrainingLoop {
   // of a checkpoint, in the order in which they are written and read
   std::vector<std::pair<std::string, Part*>> files() const;
   void load(const std::string& folder);
+  void begin_with_peers();
+  void go_on(RunState state, const std::string& folder);
+  void save_with_peers();
+  void save_alone();
   void save_if(bool due);
   void begin();
   void run(bool& stopped);
@@ -101,6 +105,7 @@ class TrainingLoop {
   int64_t epochs_before_ = 0;  // that the data had finished when the run began
   int barren_ = 0;             // epochs in a row without a batch; the first may be what was left of one
   bool stop_ = false, begun_ = false;
+  bool others_stop_ = false;
 };
 
 }  // namespace sf::train

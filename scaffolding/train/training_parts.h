@@ -85,6 +85,30 @@ class RandomPart : public Part {  // every generator that a step may draw from; 
   virtual bool restore() = 0;  // sets what load() kept, once; false where there is nothing
 };
 
+// The other processes of a run, which train the same model together. Every process makes the same calls.
+class PeersPart {
+ public:
+  virtual ~PeersPart() = default;
+  virtual bool leads() const = 0;  // of all processes it alone logs and removes old checkpoints
+  virtual void begin() = 0;        // a fit(): the generators are as load() found them, once
+  // Around the batches of a step: before(i) comes before each of `count`, after() when all had their backward, or with
+  // whole = false where the data ended before.
+  virtual void before(int64_t i, int64_t count) = 0;
+  virtual void after(bool whole) = 0;
+  virtual bool means_gradients() const = 0;  // of the step's batches too: their losses are not divided by their number
+  // The mean loss of all processes, and whether one of them stops.
+  virtual std::pair<double, bool> agree(double loss, bool stop) = 0;
+
+  // All states of the run and a text of its own into a folder, whole or not at all.
+  virtual void save(const std::string& folder, const std::string& text) = 0;
+  struct Found {
+    std::string path, text;            // path is empty: there is none
+    std::vector<std::string> damaged;  // what is wrong with newer ones
+  };
+  // Loads the checkpoint that `resume` says (CheckpointFolders::find), of the steps' folders in output_dir.
+  virtual Found load(const std::string& output_dir, const std::vector<int64_t>& steps, const std::string& resume) = 0;
+};
+
 // What is around a run.
 class Host {
  public:
@@ -119,6 +143,7 @@ struct Parts {
   std::vector<std::pair<std::string, std::unique_ptr<Part>>> stateful;  // more files by name, without ".pt"
   std::unique_ptr<RandomPart> random;
   std::unique_ptr<Host> host;
+  std::unique_ptr<PeersPart> peers;  // null: this process trains alone
 };
 
 }  // namespace sf::train

@@ -28,7 +28,7 @@ struct Names {
            *device = of("_device"), *quiet = of("_quiet"), *save = of("save"),
            *make_capturable = of("_make_capturable"), *step = of("step"), *zero_grad = of("zero_grad"),
            *epoch = of("epoch"), *param_groups = of("param_groups"), *params = of("params"), *lr = of("lr"),
-           *found_inf = of("found_inf");
+           *found_inf = of("found_inf"), *peers = of("_peers");
 };
 const Names& names() {
   static const Names n;
@@ -74,11 +74,14 @@ class Owner {
     }
   }
 
-  // Writes what state() gives by a function of trainer.py. Errors of Python that say why a file cannot be written are
-  // told as C++'s are, and kept.
+  // Writes what state() gives by a function of trainer.py.
   template <class F> void write(const char* writer, const F& state, const std::string& path) {
+    writing([&] { module(kTrainer).attr(writer)(state(), path); });
+  }
+  // Errors of Python that say why a file cannot be written are told as C++'s are, and kept.
+  template <class F> void writing(const F& f) {
     try {
-      module(kTrainer).attr(writer)(state(), path);
+      f();
     } catch (nb::python_error& e) {
       if (!e.matches(PyExc_RuntimeError) && !e.matches(PyExc_OSError)) throw;
       cause_ = nb::borrow(e.value());
@@ -349,6 +352,33 @@ class PythonHost final : public Host {
   Owner& owner_;
 };
 
+// The other processes of a DistributedDataParallel: scaffolding/train/peers.py.
+class PythonPeers final : public PeersPart {
+ public:
+  explicit PythonPeers(Owner& owner) : owner_(owner) {}
+  bool leads() const override { return nb::cast<bool>(peers().attr("leads")); }
+  void begin() override { peers().attr("begin")(); }
+  void before(int64_t i, int64_t count) override { peers().attr("before")(i, count); }
+  void after(bool whole) override { peers().attr("after")(whole); }
+  bool means_gradients() const override { return nb::cast<bool>(peers().attr("means_gradients")); }
+  std::pair<double, bool> agree(double loss, bool stop) override {
+    nb::tuple both = nb::cast<nb::tuple>(peers().attr("agree")(loss, stop));
+    return {nb::cast<double>(both[0]), nb::cast<bool>(both[1])};
+  }
+  void save(const std::string& folder, const std::string& text) override {
+    owner_.writing([&] { peers().attr("save")(folder, text); });
+  }
+  Found load(const std::string& output_dir, const std::vector<int64_t>& steps, const std::string& resume) override {
+    nb::tuple found = nb::cast<nb::tuple>(peers().attr("load")(output_dir, steps, resume));
+    return {nb::cast<std::string>(found[0]), nb::cast<std::string>(found[1]),
+            nb::cast<std::vector<std::string>>(found[2])};
+  }
+
+ private:
+  nb::object peers() const { return owner_[names().peers]; }
+  Owner& owner_;
+};
+
 std::map<std::string, double> numbers_of(nb::handle result) {
   if (!PyDict_Check(result.ptr()))
     fail<TypeError>("Trainer: evaluate must return a dict of numbers, got ", class_name(result));
@@ -409,6 +439,7 @@ class TrainingRun {
                                   std::make_unique<Stateful>(owner_, nb::cast<std::string>(name)));
     parts.random = std::make_unique<PythonRandom>(owner_);
     parts.host = std::make_unique<PythonHost>(owner_);
+    if (owner_.has(names().peers)) parts.peers = std::make_unique<PythonPeers>(owner_);
     parts.model = std::move(model);
     return parts;
   }

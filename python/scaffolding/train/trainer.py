@@ -17,6 +17,7 @@ from ..optim import EMAModel, Optimizer
 from ..optim.capturable import CapturableOptimizer
 from ..safetensors import _checked
 from .interrupt import StopOnInterrupt
+from .peers import peers_of
 
 _train = _core._train
 _OWN_FILES = {
@@ -89,6 +90,11 @@ class Trainer:
     Python. The optimizer becomes capturable. Nothing waits for the GPU but every logging_steps, before an evaluation, a
     checkpoint and the end (with fp16, a schedule or averages: every step). That is where a loss that is NaN is found;
     from its step on, no weight has changed. Reading `loss` waits.
+    model may be a DistributedDataParallel: every process makes a Trainer with the same arguments and its own part of
+    the data. Process 0 logs, the loss being the mean of all; checkpoints are written by all into the one output_dir
+    (distributed.checkpoint), any number of processes goes on from them, and a stop in one stops all. parts: a step has
+    that many (DistributedDataParallel.parts), each process as many, of batches from a utils.data.PartsSampler: the run
+    ends in the same bits for any number of processes.
 
     Raises ValueError or TypeError for arguments that are impossible or contradict each other,
     and for damaged checkpoints.
@@ -123,6 +129,7 @@ class Trainer:
         quiet=False,
         prepare=None,
         cuda_graph=False,
+        parts=None,
     ):
         if not isinstance(model, Module):
             raise TypeError(f"Trainer: model must be an nn.Module, got {type(model).__name__}")
@@ -154,6 +161,13 @@ class Trainer:
                 raise TypeError(
                     f"Trainer: stateful[{name!r}] must have state_dict and load_state_dict, got {type(part).__name__}"
                 )
+        self._peers = peers_of(self, model, parts)
+        if parts is not None:
+            if gradient_accumulation_steps != 1:
+                raise ValueError(
+                    "Trainer: parts says how many batches a step has; leave gradient_accumulation_steps out"
+                )
+            gradient_accumulation_steps = self._peers.own_parts
         options = _train.RunOptions()
         options.output_dir = "" if output_dir is None else os.fspath(output_dir)
         options.max_steps = _count("max_steps", max_steps)

@@ -11,7 +11,7 @@ from .dataset import (
     TensorDataset,
     random_split,
 )
-from .distributed import DistributedSampler
+from .distributed import DistributedSampler, PartsSampler
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 from .worker import get_worker_info
 from .dataloader import DataLoader

@@ -1,5 +1,6 @@
 """DistributedSampler: each process's part of a data set, in torch's order."""
 
+import itertools
 import math
 
 from ... import _core, distributed
@@ -48,3 +49,43 @@ class DistributedSampler(Sampler):
 
     def load_state_dict(self, state_dict):
         self.epoch = state_dict["epoch"]
+
+
+class PartsSampler(Sampler):
+    """The batches of this process's parts of each step, for DistributedDataParallel.parts and Trainer(parts=...).
+
+    batch_sampler: gives the batches of all processes, in one order everywhere (seed all alike): of every `parts` of
+    them, a step, process `rank` of `num_replicas` has parts / num_replicas neighbours. What is left over at the end of
+    an epoch is left out.
+    """
+
+    def __init__(self, batch_sampler, parts, num_replicas=None, rank=None):
+        self.num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
+        self.rank = distributed.get_rank() if rank is None else rank
+        if not 0 <= self.rank < self.num_replicas:
+            raise ValueError(f"PartsSampler: rank must be 0 to {self.num_replicas - 1}, got {self.rank}")
+        if parts < 1 or parts % self.num_replicas:
+            raise ValueError(f"PartsSampler: {parts} parts cannot be divided among {self.num_replicas} processes")
+        if len(batch_sampler) < parts:
+            raise ValueError(f"PartsSampler: {len(batch_sampler)} batches are no step of {parts} parts")
+        self.batch_sampler, self.parts = batch_sampler, parts
+        self.own = parts // self.num_replicas
+
+    def __iter__(self):
+        batches = iter(self.batch_sampler)  # now: it draws its order
+
+        def own():
+            first = self.rank * self.own
+            while len(step := list(itertools.islice(batches, self.parts))) == self.parts:
+                yield from step[first : first + self.own]
+
+        return own()
+
+    def __len__(self):
+        return len(self.batch_sampler) // self.parts * self.own
+
+    def state_dict(self):
+        return self.batch_sampler.state_dict()
+
+    def load_state_dict(self, state_dict):
+        self.batch_sampler.load_state_dict(state_dict)
