@@ -59,6 +59,25 @@ def test_a_failure_ends_all_and_starts_them_again(launch):
     assert "all start again, 1 times left" in error and "0 times left" in error
 
 
+def test_fewer_processes_after_a_quick_failure(launch):
+    run = launch("--nproc-per-node", "1:4", "--max-restarts", 2, "--regrow-seconds", 600, arguments=["--fail", "1"])
+    out, error = run.communicate(timeout=240)
+    assert run.returncode == 0 and "all start again as 2 processes, 1 times left" in error, error
+    assert sorted(out.split("\n"))[1:] == [f"rank {r} 2 3 1 ['--fail', '1']" for r in (0, 1)]
+    run = launch("--nproc-per-node", "1:2", "--max-restarts", 1, "--regrow-seconds", 0, arguments=["--fail", "1"])
+    out, error = run.communicate(timeout=240)
+    assert run.returncode == 0 and "all start again, 0 times left" in error and "rank 1 2 3 1" in out, error
+
+
+def test_a_stopped_process_has_failed(launch):
+    run = launch("--nproc-per-node", 1, "--stopped-seconds", 0.5, arguments=["--sleep"])
+    pid = int(run.stdout.readline())
+    os.kill(pid, signal.SIGSTOP)
+    _, error = run.communicate(timeout=60)
+    assert run.returncode != 0 and f"rank 0 (process {pid}) has been stopped for 0.5 s" in error, error
+    assert not is_running(pid)
+
+
 def is_running(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -85,6 +104,8 @@ def test_what_cannot_be(program, tmp_path):
     for arguments, text in [
         (["launch"], "name a script"),
         (["launch", "--nproc-per-node", "0", "x"], "--nproc-per-node must be a number from 1 to 4096, got '0'"),
+        (["launch", "--nproc-per-node", "4:2", "x"], "--nproc-per-node MIN:MAX must have MIN up to MAX, got '4:2'"),
+        (["launch", "--nproc-per-node", "1:2", "--nnodes", "2", "x"], "MIN:MAX is for one machine, got --nnodes 2"),
         (["launch", "--no-python", "/nowhere/x"], "could not be started: there is no program /nowhere/x"),
     ]:
         run = program(*arguments)
