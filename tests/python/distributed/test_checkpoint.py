@@ -191,6 +191,31 @@ def test_a_full_disk_in_one_process_is_an_error_in_all(tmp_path, who, gather):
     assert run(LOAD, tmp_path, size=2) == ["ok", "ok"]
 
 
+def test_a_process_that_dies_while_it_writes(tmp_path):
+    outputs = run(
+        with_state("""
+        import time
+        checkpoint.save(state(), folder / "c")
+        pwrite = os.pwrite
+        def dies(fd, data, at):
+            os._exit(0)     # without a word, as by a signal
+        if rank == 1:
+            os.pwrite = dies
+        begun = time.time()
+        try:
+            checkpoint.save({"model": {"a": sf.ones(30_000_000)}}, folder / "c")
+        except RuntimeError as e:
+            print(e)
+        assert time.time() - begun < 30
+        """),
+        tmp_path,
+        size=3,
+    )
+    assert outputs[1] == "" and all("rank 1 is gone" in outputs[rank] for rank in (0, 2)), outputs
+    assert os.listdir(tmp_path) == ["c"]
+    assert run(LOAD, tmp_path, size=2) == ["ok", "ok"]
+
+
 def test_what_is_missing_or_damaged_is_named_everywhere(tmp_path):
     run(SAVE, tmp_path, size=2)
     file = sorted((tmp_path / "c").glob("model-*"))[-1]
