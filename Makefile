@@ -214,7 +214,7 @@ test-gpu: build
 
 EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_errors backend/cuda/test_cuda_graphs \
   backend/cuda/test_cudnn backend/cuda/test_cudnn_on_paper backend/cuda/test_pinned_memory backend/cuda/test_cuda_huge \
-  train/test_cuda_trainer train/test_cuda_train_program \
+  train/test_cuda_trainer train/test_cuda_train_program distributed/test_nccl \
   ops/test_cuda_kernel ops/test_quantize ops/test_philox_golden ops/test_matmul_benchmark ops/test_gpu_mlp \
   models/test_cuda_models models/test_cuda_streaming models/test_gpu_fusions models/test_float8_path \
   diffusion/test_cuda_pipelines diffusion/test_cuda_offloading \

@@ -46,6 +46,7 @@ const std::vector<Variable>& all() {
       {"SF_IMAGE_MAX_PIXELS", "178956970",
        "pixels of the largest picture that is decoded; a larger one is refused before memory is taken"},
       {"SF_VIDEO_LIBRARY", "", "path of libscaffolding_video.so, when it does not lie beside the core library"},
+      {"SF_NCCL_LIBRARY", "", "path of libscaffolding_nccl.so, when it does not lie beside the core library"},
       {"SF_GLOO_LIBRARY", "", "path of libscaffolding_gloo.so, when it does not lie beside the core library"},
       {"SF_MPI_LIBRARY", "", "path of libscaffolding_mpi.so, when it does not lie beside the core library"},
       {"SF_VIDEO_MAX_PIXELS", "35389440",

@@ -52,6 +52,7 @@ std::vector<int64_t> splits_of(const char* what, const Tensor& t, std::vector<in
 WorkPtr ProcessGroup::all_reduce(const Tensor& t, ReduceOp op, bool async_op) {
   check_defined("all_reduce", "tensor", t);
   check_reduction("all_reduce", op, t.dtype());
+  if (auto* gpus = device("all_reduce", t)) return gpus->all_reduce(t, op, async_op);
   Tensor values = dense("all_reduce", t);
   auto body = [this, t, values, op](uint32_t tag, Deadline deadline) {
     if (!state_->engine || backend() == "fake") return;
@@ -66,6 +67,7 @@ WorkPtr ProcessGroup::reduce(const Tensor& t, int root, ReduceOp op, bool async_
   check_rank("reduce", "dst", root);
   check_defined("reduce", "tensor", t);
   check_reduction("reduce", op, t.dtype());
+  if (auto* gpus = device("reduce", t)) return gpus->reduce(t, root, op, async_op);
   Tensor values = dense("reduce", t);
   auto body = [this, t, values, op, root](uint32_t tag, Deadline deadline) {
     if (!state_->engine || backend() == "fake") return;
@@ -78,6 +80,7 @@ WorkPtr ProcessGroup::reduce(const Tensor& t, int root, ReduceOp op, bool async_
 
 WorkPtr ProcessGroup::broadcast(const Tensor& t, int root, bool async_op) {
   check_rank("broadcast", "src", root);
+  if (auto* gpus = device("broadcast", t)) return gpus->broadcast(t, root, async_op);
   Tensor values = dense("broadcast", t);
   auto body = [this, t, values, root](uint32_t, Deadline deadline) {
     if (!state_->engine || values.nbytes() == 0) return;
@@ -88,14 +91,13 @@ WorkPtr ProcessGroup::broadcast(const Tensor& t, int root, bool async_op) {
 }
 
 WorkPtr ProcessGroup::all_gather(const std::vector<Tensor>& into, const Tensor& t, bool async_op) {
-  Tensor own = dense("all_gather", t);
   SF_CHECK(int(into.size()) == size(), "all_gather: needs a tensor for each of ", size(), " processes, got ",
            into.size());
+  for (auto& p : into) check_alike("all_gather", p, t);
+  if (auto* gpus = device("all_gather", t)) return gpus->all_gather(into, t, async_op);
+  Tensor own = dense("all_gather", t);
   std::vector<Tensor> parts;
-  for (auto& p : into) {
-    check_alike("all_gather", p, t);
-    parts.push_back(dense("all_gather", p));
-  }
+  for (auto& p : into) parts.push_back(dense("all_gather", p));
   auto body = [this, into, own, parts](uint32_t, Deadline deadline) {
     size_t bytes = own.nbytes();
     Tensor all = state_->engine ? empty({int64_t(bytes) * size()}, kUInt8) : own;
@@ -109,10 +111,12 @@ WorkPtr ProcessGroup::all_gather(const std::vector<Tensor>& into, const Tensor& 
 }
 
 WorkPtr ProcessGroup::all_gather_into_tensor(const Tensor& into, const Tensor& t, bool async_op) {
-  Tensor own = dense("all_gather_into_tensor", t), all = dense("all_gather_into_tensor", into);
+  check_defined("all_gather_into_tensor", "tensor", into);
   SF_CHECK(into.numel() == t.numel() * size() && into.dtype() == t.dtype(),
            "all_gather_into_tensor: the output must have ", size(), " times the ", t.numel(), " ", t.dtype(),
            " of the input, got ", into.shape(), " ", into.dtype());
+  if (auto* gpus = device("all_gather_into_tensor", t)) return gpus->all_gather_into_tensor(into, t, async_op);
+  Tensor own = dense("all_gather_into_tensor", t), all = dense("all_gather_into_tensor", into);
   auto body = [this, into, own, all](uint32_t, Deadline deadline) {
     if (own.nbytes() == 0) return;
     if (state_->engine) state_->engine->all_gather(own.data_ptr(), all.data_ptr(), own.nbytes(), deadline);
@@ -125,10 +129,12 @@ WorkPtr ProcessGroup::all_gather_into_tensor(const Tensor& into, const Tensor& t
 WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& into, const Tensor& t, ReduceOp op, bool async_op) {
   check_defined("reduce_scatter_tensor", "tensor", t);
   check_reduction("reduce_scatter_tensor", op, t.dtype());
-  Tensor all = dense("reduce_scatter_tensor", t), own = dense("reduce_scatter_tensor", into);
+  check_defined("reduce_scatter_tensor", "output", into);
   SF_CHECK(t.numel() == into.numel() * size() && into.dtype() == t.dtype(),
            "reduce_scatter_tensor: the input must have ", size(), " times the ", into.numel(), " ", into.dtype(),
            " of the output, got ", t.shape(), " ", t.dtype());
+  if (auto* gpus = device("reduce_scatter_tensor", t)) return gpus->reduce_scatter_tensor(into, t, op, async_op);
+  Tensor all = dense("reduce_scatter_tensor", t), own = dense("reduce_scatter_tensor", into);
   auto body = [this, into, own, all, op](uint32_t tag, Deadline deadline) {
     if (!state_->engine || backend() == "fake")
       copy_bytes(own.data_ptr(), bytes_of(all) + size_t(rank()) * own.nbytes(), own.nbytes());
@@ -142,15 +148,25 @@ WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& into, const Tensor& t,
 
 WorkPtr ProcessGroup::all_to_all_single(const Tensor& into, const Tensor& t, const std::vector<int64_t>& output_splits,
                                         const std::vector<int64_t>& input_splits, bool async_op) {
-  Tensor in = dense("all_to_all_single", t), out = dense("all_to_all_single", into);
+  check_defined("all_to_all_single", "input", t);
+  check_defined("all_to_all_single", "output", into);
   SF_CHECK(into.dtype() == t.dtype(), "all_to_all_single: output and input must have one dtype, got ", into.dtype(),
            " and ", t.dtype());
   std::vector<int64_t> gives = splits_of("the input", t, input_splits, size()),
                        takes = splits_of("the output", into, output_splits, size());
   auto row_bytes = [](const Tensor& x) { return x.size(0) > 0 ? x.nbytes() / size_t(x.size(0)) : 0; };
-  size_t row = std::max(row_bytes(in), row_bytes(out));
-  SF_CHECK(in.size(0) == 0 || out.size(0) == 0 || row_bytes(in) == row_bytes(out),
+  size_t row = std::max(row_bytes(t), row_bytes(into));
+  SF_CHECK(t.size(0) == 0 || into.size(0) == 0 || row_bytes(t) == row_bytes(into),
            "all_to_all_single: rows of output and input must be alike, got ", into.shape(), " and ", t.shape());
+  if (auto* gpus = device("all_to_all_single", t)) {
+    auto bytes = [&](const std::vector<int64_t>& rows) {
+      std::vector<size_t> out;
+      for (int64_t n : rows) out.push_back(size_t(n) * row);
+      return out;
+    };
+    return gpus->all_to_all(into, t, bytes(gives), bytes(takes), async_op);
+  }
+  Tensor in = dense("all_to_all_single", t), out = dense("all_to_all_single", into);
   Call call("all_to_all_single");
   call.dtype = int64_t(t.dtype());
   auto body = [this, into, in, out, gives, takes, row](uint32_t tag, Deadline deadline) {
@@ -176,15 +192,15 @@ WorkPtr ProcessGroup::all_to_all_single(const Tensor& into, const Tensor& t, con
 
 WorkPtr ProcessGroup::gather(const Tensor& t, const std::vector<Tensor>& into, int root, bool async_op) {
   check_rank("gather", "dst", root);
-  Tensor own = dense("gather", t);
+  check_defined("gather", "tensor", t);
   bool takes = rank() == root;
   SF_CHECK(int(into.size()) == (takes ? size() : 0), "gather: gather_list must have ", takes ? size() : 0,
            " tensors in rank ", rank(), " where dst is ", root, ", got ", into.size());
+  for (auto& p : into) check_alike("gather", p, t);
+  if (auto* gpus = device("gather", t)) return gpus->gather(t, into, root, async_op);
+  Tensor own = dense("gather", t);
   std::vector<Tensor> parts;
-  for (auto& p : into) {
-    check_alike("gather", p, t);
-    parts.push_back(dense("gather", p));
-  }
+  for (auto& p : into) parts.push_back(dense("gather", p));
   auto body = [this, into, own, parts, root](uint32_t, Deadline deadline) {
     size_t bytes = own.nbytes();
     if (bytes == 0) return;
@@ -200,15 +216,15 @@ WorkPtr ProcessGroup::gather(const Tensor& t, const std::vector<Tensor>& into, i
 
 WorkPtr ProcessGroup::scatter(const Tensor& into, const std::vector<Tensor>& parts, int root, bool async_op) {
   check_rank("scatter", "src", root);
-  Tensor own = dense("scatter", into);
+  check_defined("scatter", "tensor", into);
   bool gives = rank() == root;
   SF_CHECK(int(parts.size()) == (gives ? size() : 0), "scatter: scatter_list must have ", gives ? size() : 0,
            " tensors in rank ", rank(), " where src is ", root, ", got ", parts.size());
+  for (auto& p : parts) check_alike("scatter", p, into);
+  if (auto* gpus = device("scatter", into)) return gpus->scatter(into, parts, root, async_op);
+  Tensor own = dense("scatter", into);
   std::vector<Tensor> values;
-  for (auto& p : parts) {
-    check_alike("scatter", p, into);
-    values.push_back(dense("scatter", p));
-  }
+  for (auto& p : parts) values.push_back(dense("scatter", p));
   auto body = [this, into, own, values, root](uint32_t, Deadline deadline) {
     size_t bytes = own.nbytes();
     if (bytes == 0) return;
@@ -225,6 +241,7 @@ WorkPtr ProcessGroup::point_to_point(const char* op, const Tensor& t, int peer, 
   check_rank(op, sends ? "dst" : "src", peer);
   SF_CHECK(peer != rank(), op, ": rank ", peer, " is this process itself");
   SF_CHECK(tag >= 0 && tag < 1 << 26, op, ": tag must be 0 to ", (1 << 26) - 1, ", got ", tag);
+  if (auto* gpus = device(op, t)) return gpus->point_to_point(t, peer, sends);
   Tensor values = dense(op, t);
   ++state_->calls;
   state_->bytes += int64_t(values.nbytes());

@@ -32,6 +32,7 @@ void ProcessGroup::State::close() {
   }
   if (under_way && engine) engine->abort();  // nobody waits for it any more
   if (thread.joinable()) thread.join();
+  device.reset();
 }
 
 void ProcessGroup::State::execute(std::function<void()> job, bool async_op) {
@@ -84,7 +85,12 @@ ProcessGroup::ProcessGroup(const GroupOptions& o) : options_(o), state_(std::mak
   // In a group of one too: a script must not find out about it only on a cluster.
   SF_CHECK_AS(RuntimeError, engine_available(o.backend, &why), "init_process_group: backend '", o.backend,
               "' is not available: ", why);
-  if (o.world_size == 1) return;
+  SF_CHECK(o.device_backend.empty() || o.device_backend == "nccl",
+           "init_process_group: the backend for tensors on CUDA must be 'nccl', got '", o.device_backend, "'");
+  if (o.world_size == 1) {
+    if (!o.device_backend.empty()) state_->device = std::make_unique<DeviceGroup>(options_);
+    return;
+  }
   if (o.backend != "fake") {
     SF_CHECK_AS(TypeError, o.store, "ProcessGroup: processes need a store to find each other");
     // Two processes with one rank would take each other's connections.
@@ -116,6 +122,24 @@ ProcessGroup::ProcessGroup(const GroupOptions& o) : options_(o), state_(std::mak
                                            .name = o.name,
                                            .store = options_.store,
                                            .timeout_seconds = o.timeout_seconds});
+  if (!o.device_backend.empty() && o.backend != "fake") state_->device = std::make_unique<DeviceGroup>(options_);
+}
+
+// Of a call with this tensor; null where it lies on the CPU.
+DeviceGroup* ProcessGroup::device(const char* op, const Tensor& t) {
+  check_defined(op, "tensor", t);
+  if (!t.device().is_cuda() || !state_->device) return nullptr;
+  ++state_->calls;
+  state_->bytes += int64_t(t.numel()) * int64_t(size_of(t.dtype()));
+  return state_->device.get();
+}
+
+void ProcessGroup::set_deterministic(bool on) {
+  if (state_->device) state_->device->deterministic = on;
+}
+bool ProcessGroup::device_begun() const { return state_->device && state_->device->begun(); }
+void ProcessGroup::share_device(ProcessGroup* part) {
+  if (state_->device) state_->device->share(part ? part->state_->device.get() : nullptr);
 }
 
 ProcessGroup::~ProcessGroup() = default;

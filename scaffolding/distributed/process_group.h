@@ -1,5 +1,5 @@
 // ProcessGroup: processes that work on one thing together, on one machine or several, each with a rank. Bytes are moved
-// by a backend: "gloo" or "mpi" between CPUs, "fake" without peers.
+// by a backend: "gloo" or "mpi" between CPUs, "nccl" between GPUs, "fake" without peers.
 // Owned by whoever made it. Its calls are collective: every process makes the same ones, in the same order, with
 // tensors of one size and dtype; what differs is a RuntimeError everywhere that says who differs. One thread at a time.
 //   ProcessGroup group({.backend = "gloo", .store = store, .rank = rank, .world_size = 4});
@@ -26,9 +26,12 @@ struct GroupOptions {
   double timeout_seconds = 1800;  // of joining, and of each call
   std::vector<int> ranks;         // of a part of the world: the ranks there of its processes; empty: 0, 1, ...
   std::string name = "world";     // the same in all its processes, another one for each group
+  std::string device_backend;     // of tensors on CUDA: "nccl", or "" for none
 };
 
 using WorkPtr = std::shared_ptr<Work>;
+
+class DeviceGroup;
 
 class ProcessGroup {
  public:
@@ -77,6 +80,14 @@ class ProcessGroup {
   WorkPtr isend(const Tensor& t, int to, int tag = 0);
   WorkPtr irecv(const Tensor& t, int from, int tag = 0);
 
+  // Of tensors on CUDA, whose calls are queued on a stream: the host does not wait, and nobody checks that all make the
+  // same one. deterministic: sums are those of the tree there too, else NCCL's.
+  void set_deterministic(bool on);
+  bool device_begun() const;  // a call with a tensor on CUDA has been, by which the processes' GPUs know each other
+  // By all processes of this group, where device_begun: `part`, a group of some of them, gets its share of that; null
+  // in a process that is not in it.
+  void share_device(ProcessGroup* part);
+
   struct Counts {
     int64_t calls = 0, bytes = 0;  // of tensors that were given to be sent or reduced
   };
@@ -87,6 +98,7 @@ class ProcessGroup {
   struct State;
   using Body = std::function<void(uint32_t tag, Deadline deadline)>;
   WorkPtr run(const Call& call, Body body, bool async_op);
+  DeviceGroup* device(const char* op, const Tensor& t);
   Tensor dense(const char* op, const Tensor& t) const;
   void check_rank(const char* op, const char* what, int rank) const;
   WorkPtr point_to_point(const char* op, const Tensor& t, int peer, int tag, bool sends);

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "scaffolding/distributed/device_engine.h"
 #include "scaffolding/distributed/engine.h"
 #include "scaffolding/distributed/file_store.h"
 #include "scaffolding/distributed/rendezvous.h"
@@ -98,11 +99,14 @@ void bind_group(nb::module_& m) {
       .def(
           "__init__",
           [](HeldGroup* self, const std::string& backend, std::shared_ptr<Store> store, int rank, int world_size,
-             double timeout, const std::vector<int>& ranks, const std::string& name) {
-            released([&] { new (self) HeldGroup({backend, store, rank, world_size, timeout, ranks, name}); });
+             double timeout, const std::vector<int>& ranks, const std::string& name,
+             const std::string& device_backend) {
+            released([&] {
+              new (self) HeldGroup({backend, store, rank, world_size, timeout, ranks, name, device_backend});
+            });
           },
           nb::arg("backend"), nb::arg("store").none(), nb::arg("rank"), nb::arg("world_size"), nb::arg("timeout"),
-          nb::arg("ranks"), nb::arg("name"))
+          nb::arg("ranks"), nb::arg("name"), nb::arg("device_backend") = "")
       .def("rank", &ProcessGroup::rank)
       .def("size", &ProcessGroup::size)
       .def("name", &ProcessGroup::backend)
@@ -110,6 +114,11 @@ void bind_group(nb::module_& m) {
       .def_prop_ro("_ranks", &ProcessGroup::ranks)
       .def_prop_ro("_timeout", &ProcessGroup::timeout)
       .def("_set_timeout", &ProcessGroup::set_timeout)
+      .def("_set_deterministic", &ProcessGroup::set_deterministic)
+      .def("_device_begun", &ProcessGroup::device_begun)
+      .def(
+          "_share_device", [](HeldGroup& g, HeldGroup* part) { released([&] { return g.share_device(part), 0; }); },
+          nb::arg("part").none())
       .def("_close", &HeldGroup::close_released)
       .def_prop_ro("_store", &ProcessGroup::store)
       .def("_counts",
@@ -154,7 +163,7 @@ void bind_distributed(nb::module_& core) {
   m.def("_check_backend", &check_backend);
   m.def("_engine_available", [](const std::string& backend) {
     std::string why;
-    bool is = engine_available(backend, &why);
+    bool is = backend == "nccl" ? nccl_available(&why) : engine_available(backend, &why);
     return nb::make_tuple(is, why);
   });
 }

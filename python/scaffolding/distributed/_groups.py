@@ -15,6 +15,7 @@ class _World:
 
     group = None
     store = None
+    device_backend = ""  # of its tensors on GPUs
     groups = 0  # how many have been made by new_group, in members and in the others: it names the next one
     parts = ()  # groups of new_group that this process is in
     beside = {}  # groups of checkpoints that are written while training goes on, by name
@@ -69,14 +70,16 @@ def is_torchelastic_launched():
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def _backend_of(op, backend):
-    """The backend for tensors of CPUs in 'gloo', 'cpu:gloo,cuda:nccl' or None."""
+def _backends_of(op, backend):
+    """The backends for tensors of CPUs and of GPUs in 'gloo', 'nccl', 'cpu:gloo,cuda:nccl' or None; "" for none."""
     if backend is None or backend == "undefined":
-        return "gloo"
+        return "gloo", "nccl"
     if not isinstance(backend, str):
         raise TypeError(f"{op}: backend must be a str, got {type(backend).__name__}")
+    if backend.lower() == "nccl":
+        return "gloo", "nccl"  # what is not a tensor, and addresses, travel by the CPU
     if ":" not in backend:
-        return backend.lower()
+        return backend.lower(), ""
     parts = {}
     for part in backend.lower().split(","):
         device, colon, name = part.partition(":")
@@ -85,7 +88,15 @@ def _backend_of(op, backend):
         parts[device] = name
     if "cpu" not in parts:
         raise ValueError(f"{op}: backend {backend!r} names none for tensors of CPUs; add 'cpu:gloo'")
-    return parts["cpu"]
+    return parts["cpu"], parts.get("cuda", "")
+
+
+def _needs(op, device_backend, backend):
+    """What was named must be there; what is the default is missed by the first tensor that needs it."""
+    if device_backend == "nccl" and backend not in (None, "undefined"):
+        found, why = _core._distributed._engine_available("nccl")
+        if not found:
+            raise RuntimeError(f"{op}: backend 'nccl' is not available: {why}")
 
 
 def init_process_group(
@@ -98,16 +109,20 @@ def init_process_group(
     group_name="",
     pg_options=None,
     device_id=None,
+    deterministic=False,
 ):
     """Joins the processes; returns when all have come. To be called once in each, before anything else here.
 
-    backend: "gloo", "mpi" or "fake"; None is gloo. init_method: "env://" takes what torchrun, mpirun or srun have set,
-    "tcp://address:port" says where rank 0 serves the store, "file:///path" names a file that all reach. Or a store,
-    with rank and world_size. timeout: a timedelta or seconds, for joining and for each call (half an hour).
+    backend: "gloo", "mpi" or "fake"; None is "cpu:gloo,cuda:nccl", as is "nccl". init_method: "env://" takes what
+    torchrun, mpirun or srun have set, "tcp://address:port" says where rank 0 serves the store, "file:///path" names a
+    file that all reach. Or a store, with rank and world_size. timeout: a timedelta or seconds, for joining and for each
+    call (half an hour). deterministic: sums on GPUs are those of the tree over the ranks too, at the price of memory
+    and time.
     """
     if _World.group is not None:
         raise ValueError("init_process_group: trying to initialize the default process group twice")
-    name = _backend_of("init_process_group", backend)
+    name, device_backend = _backends_of("init_process_group", backend)
+    _needs("init_process_group", device_backend, backend)
     seconds = _seconds("init_process_group", timeout, _HALF_AN_HOUR)
     if store is not None:
         if init_method is not None:
@@ -121,7 +136,9 @@ def init_process_group(
     else:
         _core._distributed._check_backend(name)  # before anything is waited for
         store, rank, world_size = _core._distributed._rendezvous(init_method or "env://", rank, world_size, seconds)
-    _World.group = ProcessGroup(name, store, rank, world_size, seconds, [], group_name or "world")
+    _World.group = ProcessGroup(name, store, rank, world_size, seconds, [], group_name or "world", device_backend)
+    _World.group._set_deterministic(bool(deterministic))
+    _World.device_backend = device_backend
     _World.store, _World.groups, _World.parts = store, 0, []
 
 
@@ -159,15 +176,21 @@ def new_group(
     if len(set(ranks)) != len(ranks) or not ranks or min(ranks) < 0 or max(ranks) >= world.size():
         raise ValueError(f"new_group: ranks must be different ones of 0 to {world.size() - 1}, got {ranks}")
     ranks.sort()
-    name = world.name() if backend is None else _backend_of("new_group", backend)
+    name, device_backend = world.name(), _World.device_backend
+    if backend is not None:
+        name, device_backend = _backends_of("new_group", backend)
+        _needs("new_group", device_backend, backend)
     seconds = _seconds("new_group", timeout, world._timeout)
     label = f"group {_World.groups}"
     _World.groups += 1
-    if world.rank() not in ranks:
-        return GroupMember.NON_GROUP_MEMBER
-    made = ProcessGroup(name, _World.store, ranks.index(world.rank()), len(ranks), seconds, ranks, label)
-    _World.parts.append(made)
-    return made
+    made = None
+    if world.rank() in ranks:
+        rank = ranks.index(world.rank())
+        made = ProcessGroup(name, _World.store, rank, len(ranks), seconds, ranks, label, device_backend)
+        _World.parts.append(made)
+    if world._device_begun() and device_backend:
+        world._share_device(made)  # the GPUs know each other: a part of them needs no new meeting
+    return GroupMember.NON_GROUP_MEMBER if made is None else made
 
 
 def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):

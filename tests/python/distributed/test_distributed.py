@@ -146,7 +146,7 @@ def test_a_group_of_one_changes_nothing():
     finally:
         distributed.destroy_process_group()
     for arguments, text in [
-        ({"backend": "nccl"}, "backend must be 'gloo', 'mpi' or 'fake', got 'nccl'"),
+        ({"backend": "nix"}, "backend must be 'gloo', 'mpi' or 'fake', got 'nix'"),
         ({"backend": "tcp"}, "got 'tcp'; use 'gloo', which has taken its place"),
         ({"init_method": "http://x"}, "init_method must be 'env://', 'tcp://address:port' or 'file:///path'"),
         ({"rank": 3, "world_size": 2}, "rank must be 0 to 1, got 3"),

@@ -30,6 +30,7 @@ class Parts:
         self.ddp, self.count = ddp, count
         self.own = count // size
         self.first = ddp.process_group.rank() * self.own
+        ddp.process_group._set_deterministic(True)  # on GPUs too, sums are those of the tree
         seed = _core.tensor([initial_seed() & (2**62 - 1)])
         ddp._broadcast([seed])
         # Some kernels' sums depend on the number of threads (oneDNN's gradients of a convolution's weights).
