@@ -1,6 +1,6 @@
 # What carries tensors between processes, a small library for each engine, which the core library opens when a process
 # group asks for it: libscaffolding_gloo.so (*.gloo.cpp), libscaffolding_mpi.so (*.mpi.cpp) and libscaffolding_nccl.so
-# (*.nccl.cpp). Gloo's and MPI's are never part of a wheel, which must run where neither is.
+# (*.nccl.cpp). They are never part of a wheel, which must run where none of them is.
 option(SF_GLOO "Build libscaffolding_gloo.so (Gloo: process groups of CPUs)" ON)
 option(SF_MPI "Build libscaffolding_mpi.so (MPI: process groups of clusters)" ON)
 if(SKBUILD)
@@ -24,7 +24,7 @@ function(sf_engine name include)
 endfunction()
 
 # NCCL is found at run time, and its header is not needed.
-if(UNIX AND NOT APPLE)
+if(UNIX AND NOT APPLE AND NOT SKBUILD)
   sf_engine(nccl "" ${CMAKE_DL_LIBS})
 endif()
 if(SF_GLOO)
