@@ -1,6 +1,7 @@
 #include "scaffolding/distributed/tree_reduction.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace sf::distributed {
 
@@ -27,8 +28,8 @@ class TreeReduction {
         segment_(std::max<size_t>(1, kSegment / item_)),
         segments_((part + segment_ - 1) / segment_) {
     size_t bytes = std::min(segment_, part_) * item_;
-    for (auto& scratch : scratch_) scratch.resize(bytes * size_t(call.size - 1));
-    if (sums_ == Sums::AtRoot && call.rank != root_) own_.resize(bytes * segments_);
+    for (auto& scratch : scratch_) scratch = std::make_unique_for_overwrite<char[]>(bytes * size_t(call.size - 1));
+    if (sums_ == Sums::AtRoot && call.rank != root_) own_ = std::make_unique_for_overwrite<char[]>(bytes * segments_);
   }
 
   void run() {
@@ -50,11 +51,11 @@ class TreeReduction {
   }
   char* scratch(int p, size_t k) {
     size_t slot = size_t(p < call_.rank ? p : p - 1);
-    return scratch_[k % 2].data() + slot * std::min(segment_, part_) * item_;
+    return scratch_[k % 2].get() + slot * std::min(segment_, part_) * item_;
   }
   char* sum(size_t k) {  // where this process adds up its segment
     if (sums_ == Sums::Here) return out_ + k * segment_ * item_;
-    if (!own_.empty()) return own_.data() + k * segment_ * item_;
+    if (own_) return own_.get() + k * segment_ * item_;
     return out_ + first(call_.rank, k) * item_;
   }
   template <class F> void each_other(F f) {  // beginning with the next one, so that not all talk to the same
@@ -105,7 +106,7 @@ class TreeReduction {
   Sums sums_;
   int root_;
   size_t segment_, segments_;
-  std::vector<char> scratch_[2], own_;
+  std::unique_ptr<char[]> scratch_[2], own_;  // what nobody reads before it has come
   Transfers arriving_[2], leaving_[2], shared_[2];
 };
 
