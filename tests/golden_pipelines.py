@@ -5,7 +5,7 @@ made of networks with weights by the rule, called, and compared.
 import numpy as np
 import pytest
 from hashed_weights import hashed_weight
-from packed import SUFFIX, unpacked
+from packed import LONG_SUFFIX, unpacked
 from pipeline_cases import FOLDER, arguments_of, families
 from signatures import parameters_of
 
@@ -15,7 +15,9 @@ from scaffolding import diffusion, models
 FAMILIES = families()
 CASES = {case["name"]: {**case, "family": family} for family, file in FAMILIES.items() for case in file["cases"]}
 PICTURES = {
-    name: t for family in FAMILIES for name, t in sf.safetensors.load(unpacked(FOLDER / f"{family}{SUFFIX}")).items()
+    name: t
+    for family in FAMILIES
+    for name, t in sf.safetensors.load(unpacked(FOLDER / f"{family}{LONG_SUFFIX}")).items()
 }
 made_networks = {}  # by family and name: one of each for all tests
 

@@ -16,7 +16,7 @@ from packed import unpacked
 from safetensors.numpy import load
 
 folder = pathlib.Path(sys.argv[1])
-pictures = load(unpacked(golden.FOLDER / "stable_diffusion.safetensors.gz"))
+pictures = load(unpacked(golden.FOLDER / "stable_diffusion.safetensors.xz"))
 for name, case in (("StableDiffusionPipeline", "t2i_ddim"), ("StableDiffusionXLPipeline", "xl_ddim")):
     pipe = diffusers.DiffusionPipeline.from_pretrained(
         folder / name, **({"add_watermarker": False} if "XL" in name else {})

@@ -40,7 +40,7 @@ lora/lora.json.gz:
 
 An argument {"file": name} is a path in that archive, {"tensors": {key: shape}} a dict of tensors by rule.
 
-lora/lora.safetensors.gz: a picture of each case without `same`, uint8 [1, H, W, 3]; OUTPUT.float32 by diffusers and
+lora/lora.safetensors.xz: a picture of each case without `same`, uint8 [1, H, W, 3]; OUTPUT.float32 by diffusers and
 PEFT, OUTPUT.float64 by hand from y = Wx + s B(Ax) and OUTPUT.bare without an adapter, thinned as model_cases.py does.
 """
 

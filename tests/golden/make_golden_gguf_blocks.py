@@ -3,12 +3,11 @@ encoders of the other formats are off.
 
 Usage: /path/to/python-with-gguf-and-safetensors tests/golden/make_golden_gguf_blocks.py GGML
 GGML: a folder ggml of llama.cpp's sources (the source archive of the package llama-cpp-python has one in
-vendor/llama.cpp); its ggml-quants.c is compiled with gcc. Writes gguf_blocks.safetensors.gz, made with gguf 0.19.0 and
+vendor/llama.cpp); its ggml-quants.c is compiled with gcc. Writes gguf_blocks.safetensors.xz, made with gguf 0.19.0 and
 the sources in llama-cpp-python 0.3.36; tests/python/ops/test_gguf.py compares.
 """
 
 import ctypes
-import gzip
 import os
 import pathlib
 import subprocess
@@ -18,6 +17,7 @@ import tempfile
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType
+from packed import LONG_SUFFIX, write_packed
 from safetensors.numpy import save
 
 HERE = pathlib.Path(__file__).parent
@@ -71,5 +71,4 @@ with tempfile.TemporaryDirectory() as folder:
         )
         error = gguf.dequantize(blocks, kind).astype(np.float64) - numbers
         out[f"{name}.error"] = np.sqrt((error**2).mean(-1)).astype(np.float32)  # of each row
-packed = gzip.compress(save({k: np.ascontiguousarray(v) for k, v in out.items()}), mtime=0)
-(HERE / "gguf_blocks.safetensors.gz").write_bytes(packed)
+write_packed(HERE / f"gguf_blocks{LONG_SUFFIX}", save({k: np.ascontiguousarray(v) for k, v in out.items()}))

@@ -444,7 +444,7 @@ def main():
     }
     write_packed_folder(PACKED / "adapters.tar.xz", FOLDER)
     write_json(PACKED / "lora.json.gz", text_of(plain(document)))
-    write_packed(PACKED / "lora.safetensors.gz", save(pictures | tensors))
+    write_packed(PACKED / "lora.safetensors.xz", save(pictures | tensors))
     files = sorted(PACKED.iterdir())
     for path in files:
         print(f"{path.stat().st_size:8} {path.name}")

@@ -13,7 +13,7 @@ import math
 import pathlib
 
 import torch
-from packed import SUFFIX, write_packed
+from packed import LONG_SUFFIX, write_packed
 from safetensors.torch import save
 from torch import nn
 
@@ -312,7 +312,7 @@ def write(name, described, kept=KEPT, join=False):
             tensors.update(numbers)
     text = json.dumps({"torch": torch.__version__, "kept": kept, "cases": cases}, indent=1) + "\n"
     (HERE / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    write_packed(HERE / f"{name}{SUFFIX}", save(tensors, metadata={"torch": torch.__version__}))
+    write_packed(HERE / f"{name}{LONG_SUFFIX}", save(tensors, metadata={"torch": torch.__version__}))
 
 
 if __name__ == "__main__":

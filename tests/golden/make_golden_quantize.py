@@ -9,14 +9,14 @@ import pathlib
 
 import bitsandbytes.functional as F
 import torch
-from packed import SUFFIX, write_packed
+from packed import LONG_SUFFIX, write_packed
 from safetensors.torch import save
 
 HERE = pathlib.Path(__file__).parent
 
 
 def write(name, tensors):
-    write_packed(HERE / f"{name}{SUFFIX}", save({k: v.contiguous() for k, v in tensors.items()}))
+    write_packed(HERE / f"{name}{LONG_SUFFIX}", save({k: v.contiguous() for k, v in tensors.items()}))
 
 
 torch.manual_seed(7)

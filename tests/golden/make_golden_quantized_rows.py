@@ -10,7 +10,7 @@ import pathlib
 import bitsandbytes as bnb
 import bitsandbytes.functional as F
 import torch
-from packed import SUFFIX, write_packed
+from packed import LONG_SUFFIX, write_packed
 from safetensors.torch import save
 
 HERE = pathlib.Path(__file__).parent
@@ -35,4 +35,4 @@ layer.weight = bnb.nn.Params4bit(dense.clone(), requires_grad=False, compress_st
 layer = layer.to("cpu")
 out |= {f"fp4.layer.{k}": v.clone() for k, v in layer.state_dict().items()}
 out["fp4.layer.numbers"] = F.dequantize_4bit(layer.weight.data, layer.weight.quant_state)
-write_packed(HERE / f"quantized_rows{SUFFIX}", save({k: v.contiguous() for k, v in out.items()}))
+write_packed(HERE / f"quantized_rows{LONG_SUFFIX}", save({k: v.contiguous() for k, v in out.items()}))

@@ -11,7 +11,7 @@ import pathlib
 
 import torch
 from diffusers import TorchAoConfig
-from packed import SUFFIX, write_packed
+from packed import LONG_SUFFIX, write_packed
 from safetensors.torch import save
 from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
 from torchao.quantization import (
@@ -40,4 +40,4 @@ for name, config in {
     out[f"{name}.config"] = torch.tensor(list(text), dtype=torch.uint8)
     with torch.no_grad():
         out[f"{name}.y"] = model(x)
-write_packed(HERE / f"torchao_layers{SUFFIX}", save({k: v.contiguous() for k, v in out.items()}))
+write_packed(HERE / f"torchao_layers{LONG_SUFFIX}", save({k: v.contiguous() for k, v in out.items()}))

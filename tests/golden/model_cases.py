@@ -19,7 +19,7 @@ models/FAMILY.json.gz:
               gradient), gradients, tolerance
     extra     shapes of tensors and other things that only a family's own tests read
 
-models/FAMILY.safetensors.gz: CASE/OUTPUT, thinned to MOST values; CASE/gradients, a row for each parameter in the order
+models/FAMILY.safetensors.xz: CASE/OUTPUT, thinned to MOST values; CASE/gradients, a row for each parameter in the order
 of sorted names: the norm and KEPT values; CASE/gradient of INPUT. Weights and inputs follow hashed_weights.py,
 so that files hold none.
 

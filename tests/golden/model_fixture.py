@@ -14,7 +14,7 @@ diffusers and transformers:
     fixture.case("plain", DiTTransformer2DModel, tiny, {"hidden_states": floats(2, 4, 8, 8), "timestep": [17, 903],
     "class_labels": [3, 7]}) fixture.write()
 
-It writes models/FAMILY.json.gz, models/FAMILY.safetensors.gz and keys/NAME.txt.gz for each name in full_size;
+It writes models/FAMILY.json.gz, models/FAMILY.safetensors.xz and keys/NAME.txt.gz for each name in full_size;
 model_cases.py says what is in them. test_every_model.py finds them and does the rest for every class that the library
 registers: keys, outputs, gradients, files, dtypes, the meta device, signatures. A family's own test file holds only
 what no other model has; numbers for it go through `fixture.extra(name, tensor_or_json)`.
@@ -40,7 +40,7 @@ import torch
 import transformers
 from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, cotangent, floats, gradient_row, outputs_of, thinned
-from packed import JSON_SUFFIX, SUFFIX, write_json, write_packed
+from packed import JSON_SUFFIX, LONG_SUFFIX, write_json, write_packed
 from safetensors.numpy import save
 
 MOST_PARAMETERS = 20_000_000  # of a case: the tests compute each many times
@@ -229,7 +229,7 @@ class ModelFixture:
         for name in {c["class"] for c in self.document["cases"]} ^ set(self.document["models"]):
             raise SystemExit(f"{self.family}: {name} has no case, or no model() before its cases")
         write_json(FOLDER / "models" / f"{self.family}{JSON_SUFFIX}", text_of(self.document))
-        path = FOLDER / "models" / f"{self.family}{SUFFIX}"
+        path = FOLDER / "models" / f"{self.family}{LONG_SUFFIX}"
         write_packed(path, save(self.tensors))  # versions are in the JSON: metadata has its entries in any order
         print(f"{self.family}: {len(self.document['cases'])} cases, {path.stat().st_size} bytes")
 

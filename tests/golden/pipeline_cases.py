@@ -15,7 +15,7 @@ pipelines/FAMILY.json.gz:
                 seed (a list: one for each picture); then: pipeline, components and call of a second one that goes on
                 with the first one's latents as its image
 
-pipelines/FAMILY.safetensors.gz: what came out of each case, uint8 [B, H, W, 3], of clips [B, T, H, W, 3], or
+pipelines/FAMILY.safetensors.xz: what came out of each case, uint8 [B, H, W, 3], of clips [B, T, H, W, 3], or
 float32 where it is latents.
 
 An argument of a call is as JSON has it, but for {"picture": [height, width]}, {"mask": [height, width]}, {"floats":

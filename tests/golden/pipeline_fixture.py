@@ -13,7 +13,7 @@ diffusers and transformers:
     fixture.case("labels", DiTPipeline, parts, {"class_labels": [1, 2], "num_inference_steps": 4}, seed=3)
     fixture.write()
 
-It writes pipelines/FAMILY.json.gz and pipelines/FAMILY.safetensors.gz; pipeline_cases.py says what is in them and how a
+It writes pipelines/FAMILY.json.gz and pipelines/FAMILY.safetensors.xz; pipeline_cases.py says what is in them and how a
 call says "a picture" or "a callback". test_every_pipeline.py finds them and does the rest for every pipeline class of
 the library: pictures, folders, single files, dtypes, output types, callbacks, signatures. A class's first case is the
 one that it tries these on: let it be a plain one of few steps. Networks of few channels, and configs in which pictures
@@ -30,7 +30,7 @@ import torch
 import transformers
 from hashed_weights import hashed_weight
 from model_fixture import made, plain, signature, tensors_of, text_of
-from packed import JSON_SUFFIX, SUFFIX, write_json, write_packed
+from packed import JSON_SUFFIX, LONG_SUFFIX, write_json, write_packed
 from pipeline_cases import FOLDER, arguments_of
 from safetensors.numpy import save
 
@@ -162,4 +162,4 @@ class PipelineFixture:
         for name in {c["pipeline"] for c in self.document["cases"]} ^ set(self.document["pipelines"]):
             raise SystemExit(f"{self.family}: {name} has no case, or no pipeline() before its cases")
         write_json(FOLDER / f"{self.family}{JSON_SUFFIX}", text_of(json.loads(json.dumps(self.document))))
-        write_packed(FOLDER / f"{self.family}{SUFFIX}", save(self.pictures))
+        write_packed(FOLDER / f"{self.family}{LONG_SUFFIX}", save(self.pictures))

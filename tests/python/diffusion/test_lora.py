@@ -20,7 +20,7 @@ import scaffolding as sf
 from scaffolding import diffusion, models
 
 GOLDEN, NETWORKS = lora_cases.document(), lora_cases.networks()
-TENSORS = sf.safetensors.load(unpacked(PACKED / "lora.safetensors.gz"))
+TENSORS = sf.safetensors.load(unpacked(PACKED / "lora.safetensors.xz"))
 CASES = {case["name"]: case for case in GOLDEN["cases"]}
 OUTPUTS = {row["name"]: row for row in GOLDEN["outputs"]}
 ERRORS = {row["name"]: row for row in GOLDEN["errors"]}

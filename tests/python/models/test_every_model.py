@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, cotangent, families, gradient_row, outputs_of, published, thinned
-from packed import SUFFIX, read_json, unpacked
+from packed import LONG_SUFFIX, read_json, unpacked
 from signatures import parameters_of, plain, unexplained
 
 import scaffolding as sf
@@ -37,7 +37,7 @@ _files = {}
 def golden(case, name):
     family = case["family"]
     if family not in _files:
-        raw = unpacked(FOLDER / "models" / f"{family}{SUFFIX}")
+        raw = unpacked(FOLDER / "models" / f"{family}{LONG_SUFFIX}")
         _files[family] = {k: t.numpy() for k, t in sf.safetensors.load(raw).items()}
     return _files[family][f"{case['name']}/{name}"]
 

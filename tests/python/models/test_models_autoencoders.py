@@ -20,7 +20,7 @@ from scaffolding.models import AutoencoderKL, AutoencoderTiny, DiagonalGaussianD
 
 FILE = families()["autoencoders"]
 EXTRA = FILE["extra"]
-GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "autoencoders.safetensors.gz"))
+GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "autoencoders.safetensors.xz"))
 CALLS = {case["name"]: case for case in FILE["cases"]}
 KL = [name.removesuffix(": forward") for name in CALLS if name.endswith(": forward")]
 

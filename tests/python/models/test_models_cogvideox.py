@@ -20,7 +20,7 @@ from scaffolding.models import (
 
 FILE = families()["cogvideox"]
 EXTRA = FILE["extra"]
-GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "cogvideox.safetensors.gz"))
+GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "cogvideox.safetensors.xz"))
 CONFIGS = {case["name"]: case["config"] for case in FILE["cases"]}
 
 

@@ -16,7 +16,7 @@ from scaffolding.models import RRDBNet, SRVGGNetCompact, load_upscaler, upscale
 
 FILE = families()["upscalers"]
 EXTRA = FILE["extra"]
-GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "upscalers.safetensors.gz"))
+GOLDEN = sf.safetensors.load(unpacked(FOLDER / "models" / "upscalers.safetensors.xz"))
 CASES = {case["name"]: case for case in FILE["cases"]}
 CLASSES = {"RRDBNet": RRDBNet, "SRVGGNetCompact": SRVGGNetCompact}
 

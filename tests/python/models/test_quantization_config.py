@@ -1,12 +1,12 @@
 """Weights that are quantised while they are loaded, and FP4 and int8 as bitsandbytes gives and stores them
 (tests/golden/make_golden_quantized_rows.py)."""
 
-import gzip
 import subprocess
 import sys
 
 import folders
 import pytest
+from packed import unpacked
 
 import scaffolding as sf
 from scaffolding import nn, safetensors
@@ -25,7 +25,7 @@ SHIPPED = folders.ROOT / "models" / "emoji-128"
 
 @pytest.fixture(scope="module")
 def golden():
-    return safetensors.load(gzip.decompress((folders.GOLDEN / "quantized_rows.safetensors.gz").read_bytes()))
+    return safetensors.load(unpacked(folders.GOLDEN / "quantized_rows.safetensors.xz"))
 
 
 def same(a, b):

@@ -1,10 +1,10 @@
 """Folders as bitsandbytes, torchao and quanto store a layer in them: read as they lie, or refused by name."""
 
-import gzip
 import json
 
 import folders
 import pytest
+from packed import unpacked
 
 import scaffolding as sf
 from scaffolding import nn, safetensors
@@ -16,7 +16,7 @@ FILE = "model.safetensors"
 
 def golden(name, part):
     """A layer's tensors in a golden file, by what follows its name in files."""
-    tensors = safetensors.load(gzip.decompress((folders.GOLDEN / f"{name}.safetensors.gz").read_bytes()))
+    tensors = safetensors.load(unpacked(folders.GOLDEN / f"{name}.safetensors.xz"))
     return {k.removeprefix(part + "."): v for k, v in tensors.items() if k.startswith(part + ".")}
 
 
@@ -78,7 +78,7 @@ def test_a_layer_has_bitsandbytes_entries_and_reads_them(file, part, kind, tmp_p
 def torchao(kind):
     tensors = golden("torchao_layers", kind)
     config, y = json.loads(bytes(tensors.pop("config").tolist())), tensors.pop("y")
-    whole = safetensors.load(gzip.decompress((folders.GOLDEN / "torchao_layers.safetensors.gz").read_bytes()))
+    whole = safetensors.load(unpacked(folders.GOLDEN / "torchao_layers.safetensors.xz"))
     return tensors | {"bias": whole["bias"]}, config, whole["x"], y
 
 

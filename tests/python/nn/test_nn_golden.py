@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 from folders import GOLDEN
+from packed import unpacked
 
 import scaffolding as sf
 from scaffolding import nn
@@ -21,7 +22,7 @@ CASES = [(name, number, case) for name, file in FILES.items() for number, case i
 
 @pytest.fixture(scope="module")
 def numbers_of():
-    return {name: apart(read_safetensors(GOLDEN / f"{name}.safetensors.gz"), file) for name, file in FILES.items()}
+    return {name: apart(read_safetensors(GOLDEN / f"{name}.safetensors.xz"), file) for name, file in FILES.items()}
 
 
 def apart(tensors, file):
@@ -35,7 +36,7 @@ def apart(tensors, file):
 
 
 def read_safetensors(path):
-    data = gzip.decompress(path.read_bytes())
+    data = unpacked(path)
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     types = {"F32": np.float32, "F64": np.float64, "I64": np.int64}

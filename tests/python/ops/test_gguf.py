@@ -2,12 +2,12 @@
 them: products, layers, models, files.
 """
 
-import gzip
 import math
 import subprocess
 
 import folders
 import pytest
+from packed import unpacked
 
 import scaffolding as sf
 from scaffolding import nn
@@ -20,7 +20,7 @@ ALL = SIMPLE + SEARCHED
 
 @pytest.fixture(scope="module")
 def golden():
-    return sf.safetensors.load(gzip.decompress((folders.GOLDEN / "gguf_blocks.safetensors.gz").read_bytes()))
+    return sf.safetensors.load(unpacked(folders.GOLDEN / "gguf_blocks.safetensors.xz"))
 
 
 @pytest.mark.parametrize("name", SIMPLE)

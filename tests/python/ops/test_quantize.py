@@ -2,11 +2,11 @@
 SF_TEST_DEVICE=cuda repeats it there.
 """
 
-import gzip
 import os
 
 import folders
 import pytest
+from packed import unpacked
 
 import scaffolding as sf
 from scaffolding import nn
@@ -17,7 +17,7 @@ DEVICE = os.environ.get("SF_TEST_DEVICE", "cpu")
 
 @pytest.fixture(scope="module")
 def golden():
-    data = gzip.decompress((folders.GOLDEN / "quantize.safetensors.gz").read_bytes())
+    data = unpacked(folders.GOLDEN / "quantize.safetensors.xz")
     return {name: tensor.to(DEVICE) for name, tensor in sf.safetensors.load(data).items()}
 
 
