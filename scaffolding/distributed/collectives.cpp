@@ -1,7 +1,6 @@
 // The calls of ProcessGroup that move tensors.
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/distributed/process_group_state.h"
-#include "scaffolding/distributed/tree_reduction.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 
@@ -56,7 +55,7 @@ WorkPtr ProcessGroup::all_reduce(const Tensor& t, ReduceOp op, bool async_op) {
   Tensor values = dense("all_reduce", t);
   auto body = [this, t, values, op](uint32_t tag, Deadline deadline) {
     if (!state_->engine || backend() == "fake") return;
-    tree_all_reduce({*state_->engine, rank(), size(), t.dtype(), op, tag, deadline}, values.data_ptr(),
+    tree_all_reduce({*state_->engine, state_->memory, rank(), size(), t.dtype(), op, tag, deadline}, values.data_ptr(),
                     size_t(values.numel()));
     put_back(t, values);
   };
@@ -71,7 +70,7 @@ WorkPtr ProcessGroup::reduce(const Tensor& t, int root, ReduceOp op, bool async_
   Tensor values = dense("reduce", t);
   auto body = [this, t, values, op, root](uint32_t tag, Deadline deadline) {
     if (!state_->engine || backend() == "fake") return;
-    tree_reduce({*state_->engine, rank(), size(), t.dtype(), op, tag, deadline}, values.data_ptr(),
+    tree_reduce({*state_->engine, state_->memory, rank(), size(), t.dtype(), op, tag, deadline}, values.data_ptr(),
                 size_t(values.numel()), root);
     if (rank() == root) put_back(t, values);
   };
@@ -139,8 +138,8 @@ WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& into, const Tensor& t,
     if (!state_->engine || backend() == "fake")
       copy_bytes(own.data_ptr(), bytes_of(all) + size_t(rank()) * own.nbytes(), own.nbytes());
     else
-      tree_reduce_scatter({*state_->engine, rank(), size(), own.dtype(), op, tag, deadline}, all.data_ptr(),
-                          own.data_ptr(), size_t(own.numel()));
+      tree_reduce_scatter({*state_->engine, state_->memory, rank(), size(), own.dtype(), op, tag, deadline},
+                          all.data_ptr(), own.data_ptr(), size_t(own.numel()));
     put_back(into, own);
   };
   return run({"reduce_scatter_tensor", t, op}, body, async_op);

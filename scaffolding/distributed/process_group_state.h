@@ -8,6 +8,7 @@
 #include "scaffolding/distributed/device_group.h"
 #include "scaffolding/distributed/engine.h"
 #include "scaffolding/distributed/process_group.h"
+#include "scaffolding/distributed/tree_reduction.h"
 
 namespace sf::distributed {
 
@@ -36,6 +37,7 @@ struct ProcessGroup::Call {
 struct ProcessGroup::State {
   std::unique_ptr<Engine> engine;       // absent in a group of one
   std::unique_ptr<DeviceGroup> device;  // of tensors on CUDA, where there is a backend for them
+  ReductionMemory memory;
   std::atomic<int64_t> calls{0}, bytes{0};
   uint32_t sequence = 0;  // of the calls; they are the same everywhere
   int64_t barriers = 0;   // monitored ones

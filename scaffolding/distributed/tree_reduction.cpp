@@ -27,9 +27,11 @@ class TreeReduction {
         root_(root),
         segment_(std::max<size_t>(1, kSegment / item_)),
         segments_((part + segment_ - 1) / segment_) {
-    size_t bytes = std::min(segment_, part_) * item_;
-    for (auto& scratch : scratch_) scratch = std::make_unique_for_overwrite<char[]>(bytes * size_t(call.size - 1));
-    if (sums_ == Sums::AtRoot && call.rank != root_) own_ = std::make_unique_for_overwrite<char[]>(bytes * segments_);
+    size_t bytes = std::min(segment_, part_) * item_, others = bytes * size_t(call.size - 1);
+    bool keeps = sums_ == Sums::AtRoot && call.rank != root_;
+    char* memory = call.memory.get(2 * others + (keeps ? bytes * segments_ : 0));
+    scratch_[0] = memory, scratch_[1] = memory + others;
+    if (keeps) own_ = memory + 2 * others;
   }
 
   void run() {
@@ -51,11 +53,11 @@ class TreeReduction {
   }
   char* scratch(int p, size_t k) {
     size_t slot = size_t(p < call_.rank ? p : p - 1);
-    return scratch_[k % 2].get() + slot * std::min(segment_, part_) * item_;
+    return scratch_[k % 2] + slot * std::min(segment_, part_) * item_;
   }
   char* sum(size_t k) {  // where this process adds up its segment
     if (sums_ == Sums::Here) return out_ + k * segment_ * item_;
-    if (own_) return own_.get() + k * segment_ * item_;
+    if (own_) return own_ + k * segment_ * item_;
     return out_ + first(call_.rank, k) * item_;
   }
   template <class F> void each_other(F f) {  // beginning with the next one, so that not all talk to the same
@@ -106,7 +108,7 @@ class TreeReduction {
   Sums sums_;
   int root_;
   size_t segment_, segments_;
-  std::unique_ptr<char[]> scratch_[2], own_;  // what nobody reads before it has come
+  char *scratch_[2], *own_ = nullptr;  // what nobody reads before it has come
   Transfers arriving_[2], leaving_[2], shared_[2];
 };
 

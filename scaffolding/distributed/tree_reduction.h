@@ -2,13 +2,29 @@
 // passes the sums on. That moves as many bytes as a ring does, and the sums are the same bits for any engine. Used by
 // process_group.cpp.
 #pragma once
+#include <memory>
+
 #include "scaffolding/distributed/engine.h"
 #include "scaffolding/distributed/reduction.h"
 
 namespace sf::distributed {
 
+// Memory for what comes of others, kept from call to call: pages of new memory cost more than adding into them.
+class ReductionMemory {
+ public:
+  char* get(size_t bytes) {
+    if (bytes > bytes_) memory_ = std::make_unique_for_overwrite<char[]>(bytes_ = bytes);
+    return memory_.get();
+  }
+
+ private:
+  std::unique_ptr<char[]> memory_;
+  size_t bytes_ = 0;
+};
+
 struct TreeCall {
   Engine& engine;
+  ReductionMemory& memory;
   int rank, size;
   DType dtype;
   ReduceOp op;
