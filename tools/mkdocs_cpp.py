@@ -19,6 +19,7 @@ UNKNOWN_TO_DOXYGEN = re.compile(
     r"potential recursive class relation|while parsing initializer list|no matching file member found|"
     r"^Possible candidates:|^\s*'.*' at line \d+ of file |^[\w:<>, ]+ sf::detail::unbox<"
 )
+OUTPUT = tempfile.TemporaryDirectory(prefix="scaffolding_doxygen_")  # gone when the site is written, or is not
 TAGS = "names.tag"  # which page each file has
 STYLE = ROOT / "tools" / "doxygen_site.css"
 
@@ -129,15 +130,8 @@ def pages(config, output):
 
 
 def on_files(files, config):
-    # on disk until the site is written; a name of its own, since several sites may be made at a time
-    output = pathlib.Path(tempfile.mkdtemp(prefix="scaffolding_doxygen_"))
-    config.extra["doxygen_output"] = str(output)
-    made, navigation = pages(config, output)
+    made, navigation = pages(config, pathlib.Path(OUTPUT.name))
     for file in made:
         files.append(file)
     next(entry["C++"] for entry in config.nav if isinstance(entry, dict) and "C++" in entry).extend(navigation)
     return files
-
-
-def on_post_build(config):
-    shutil.rmtree(config.extra.pop("doxygen_output"), ignore_errors=True)

@@ -43,8 +43,6 @@ class CurrentStream {
 
 Tensor flat_of(const Tensor& t) { return contiguous(t.detach()).reshape({-1}); }
 
-void put(Tensor into, const Tensor& values) { into.copy_(values); }
-
 std::function<void()> back(const Tensor& t, const Tensor& values) {
   if (t.data_ptr() == values.data_ptr()) return [] {};
   return [t, values] {
@@ -283,10 +281,10 @@ WorkPtr DeviceGroup::all_reduce(const Tensor& t, ReduceOp op, bool async_op) {
     if (native(engine, flat.dtype(), op))
       return engine.all_reduce(flat.data_ptr(), flat.data_ptr(), size_t(n), flat.dtype(), op, s);
     Tensor own = zeros({part}, flat.dtype(), flat.device()), sum = tree(engine, s, flat, op, part);
-    if (sum.numel() > 0) put(own.narrow(0, 0, sum.numel()), sum);
+    if (sum.numel() > 0) own.narrow(0, 0, sum.numel()).copy_(sum);
     Tensor all = empty({part * options_.world_size}, flat.dtype(), flat.device());
     engine.all_gather(own.data_ptr(), all.data_ptr(), own.nbytes(), s);
-    put(flat, all.narrow(0, 0, n));
+    Tensor(flat).copy_(all.narrow(0, 0, n));
   };
   return run("all_reduce", lane(t.device()), {flat}, queue, back(t, flat), async_op);
 }
@@ -311,7 +309,7 @@ WorkPtr DeviceGroup::reduce(const Tensor& t, int root, ReduceOp op, bool async_o
       for (int p = 0; p < options_.world_size; ++p)
         if (p != root)
           parts.push_back({p, nullptr, 0, static_cast<char*>(flat.data_ptr()) + p * part * item, length(p)});
-      if (sum.numel() > 0) put(flat.narrow(0, root * part, sum.numel()), sum);
+      if (sum.numel() > 0) flat.narrow(0, root * part, sum.numel()).copy_(sum);
     }
     engine.exchange(parts, s);
   };
@@ -355,7 +353,7 @@ WorkPtr DeviceGroup::reduce_scatter_tensor(const Tensor& into, const Tensor& t, 
     if (own.numel() == 0) return;
     if (native(engine, own.dtype(), op))
       return engine.reduce_scatter(all.data_ptr(), own.data_ptr(), size_t(own.numel()), own.dtype(), op, s);
-    put(own, tree(engine, s, all, op, own.numel()));
+    Tensor(own).copy_(tree(engine, s, all, op, own.numel()));
   };
   return run("reduce_scatter_tensor", lane(t.device()), {all, own}, queue, back(into, own), async_op);
 }
@@ -372,8 +370,8 @@ WorkPtr DeviceGroup::all_to_all(const Tensor& into, const Tensor& t, const std::
       if (p == options_.rank) {
         SF_CHECK(give == take, "the rows that a process sends to itself must be those it takes");
         if (give > 0)
-          put(out.narrow(0, int64_t(take_at) / item, int64_t(take) / item),
-              in.narrow(0, int64_t(give_at) / item, int64_t(give) / item));
+          out.narrow(0, int64_t(take_at) / item, int64_t(take) / item)
+              .copy_(in.narrow(0, int64_t(give_at) / item, int64_t(give) / item));
       } else {
         parts.push_back(
             {p, static_cast<char*>(in.data_ptr()) + give_at, give, static_cast<char*>(out.data_ptr()) + take_at, take});
@@ -385,43 +383,40 @@ WorkPtr DeviceGroup::all_to_all(const Tensor& into, const Tensor& t, const std::
   return run("all_to_all_single", lane(t.device()), {in, out}, queue, back(into, out), async_op);
 }
 
-WorkPtr DeviceGroup::gather(const Tensor& t, const std::vector<Tensor>& into, int root, bool async_op) {
-  Tensor own = flat_of(t);
-  std::vector<Tensor> values;
-  for (auto& p : into) values.push_back(flat_of(p));
-  Tensors used = values;
-  used.push_back(own);
-  auto queue = [this, own, values, root](DeviceEngine& engine, StreamHandle s) {
+// What the root has of each process, and what each has: from those to the root, or the other way.
+DeviceGroup::Queue DeviceGroup::with_root(const Tensor& own, const Tensors& of_all, int root, bool to_root) const {
+  return [this, own, of_all, root, to_root](DeviceEngine& engine, StreamHandle s) {
+    auto exchange = [&](int peer, const Tensor& t, bool sends) -> Exchange {
+      if (sends) return {peer, t.data_ptr(), t.nbytes(), nullptr, 0};
+      return {peer, nullptr, 0, t.data_ptr(), t.nbytes()};
+    };
     std::vector<Exchange> parts;
-    if (options_.rank != root) parts.push_back({root, own.data_ptr(), own.nbytes(), nullptr, 0});
-    for (int p = 0; p < int(values.size()); ++p) {
-      if (p == root) put(values[size_t(p)], own);
-      else parts.push_back({p, nullptr, 0, values[size_t(p)].data_ptr(), own.nbytes()});
+    if (options_.rank != root) parts.push_back(exchange(root, own, to_root));
+    for (int p = 0; p < int(of_all.size()); ++p) {
+      const Tensor& its = of_all[size_t(p)];
+      if (p != root) parts.push_back(exchange(p, its, !to_root));
+      else if (to_root) Tensor(its).copy_(own);
+      else Tensor(own).copy_(its);
     }
     engine.exchange(parts, s);
   };
+}
+
+WorkPtr DeviceGroup::gather(const Tensor& t, const std::vector<Tensor>& into, int root, bool async_op) {
+  Tensor own = flat_of(t);
+  Tensors values, used{own};
+  for (auto& p : into) used.push_back(values.emplace_back(flat_of(p)));
   auto then = [into, values] {
     for (size_t i = 0; i < into.size(); ++i) back(into[i], values[i])();
   };
-  return run("gather", lane(t.device()), used, queue, then, async_op);
+  return run("gather", lane(t.device()), used, with_root(own, values, root, true), then, async_op);
 }
 
 WorkPtr DeviceGroup::scatter(const Tensor& into, const std::vector<Tensor>& from, int root, bool async_op) {
   Tensor own = flat_of(into);
-  std::vector<Tensor> values;
-  for (auto& p : from) values.push_back(flat_of(p));
-  Tensors used = values;
-  used.push_back(own);
-  auto queue = [this, own, values, root](DeviceEngine& engine, StreamHandle s) {
-    std::vector<Exchange> parts;
-    if (options_.rank != root) parts.push_back({root, nullptr, 0, own.data_ptr(), own.nbytes()});
-    for (int p = 0; p < int(values.size()); ++p) {
-      if (p == root) put(own, values[size_t(p)]);
-      else parts.push_back({p, values[size_t(p)].data_ptr(), own.nbytes(), nullptr, 0});
-    }
-    engine.exchange(parts, s);
-  };
-  return run("scatter", lane(into.device()), used, queue, back(into, own), async_op);
+  Tensors values, used{own};
+  for (auto& p : from) used.push_back(values.emplace_back(flat_of(p)));
+  return run("scatter", lane(into.device()), used, with_root(own, values, root, false), back(into, own), async_op);
 }
 
 WorkPtr DeviceGroup::point_to_point(const Tensor& t, int peer, bool sends) {

@@ -49,6 +49,7 @@ class DeviceGroup {
   WorkPtr run(const char* op, Lane& lane, const Tensors& used, const Queue& queue, std::function<void()> then,
               bool async_op);
   void check(const char* op);
+  Queue with_root(const Tensor& own, const Tensors& of_all, int root, bool to_root) const;
   Tensor tree(DeviceEngine& engine, StreamHandle s, const Tensor& flat, ReduceOp op, int64_t part) const;
   bool native(DeviceEngine& engine, DType dtype, ReduceOp op) const;
   void watch();

@@ -28,10 +28,9 @@ class TreeReduction {
         segment_(std::max<size_t>(1, kSegment / item_)),
         segments_((part + segment_ - 1) / segment_) {
     size_t bytes = std::min(segment_, part_) * item_, others = bytes * size_t(call.size - 1);
-    bool keeps = sums_ == Sums::AtRoot && call.rank != root_;
-    char* memory = call.memory.get(2 * others + (keeps ? bytes * segments_ : 0));
-    scratch_[0] = memory, scratch_[1] = memory + others;
-    if (keeps) own_ = memory + 2 * others;
+    scratch_[0] = call.memory.get(2 * others);
+    scratch_[1] = scratch_[0] + others;
+    if (sums_ == Sums::AtRoot && call.rank != root_) own_ = std::make_unique_for_overwrite<char[]>(bytes * segments_);
   }
 
   void run() {
@@ -57,7 +56,7 @@ class TreeReduction {
   }
   char* sum(size_t k) {  // where this process adds up its segment
     if (sums_ == Sums::Here) return out_ + k * segment_ * item_;
-    if (own_) return own_ + k * segment_ * item_;
+    if (own_) return own_.get() + k * segment_ * item_;
     return out_ + first(call_.rank, k) * item_;
   }
   template <class F> void each_other(F f) {  // beginning with the next one, so that not all talk to the same
@@ -108,7 +107,8 @@ class TreeReduction {
   Sums sums_;
   int root_;
   size_t segment_, segments_;
-  char *scratch_[2], *own_ = nullptr;  // what nobody reads before it has come
+  char* scratch_[2];             // what comes of the others, of one segment and the next
+  std::unique_ptr<char[]> own_;  // sums of this part on their way to the root
   Transfers arriving_[2], leaving_[2], shared_[2];
 };
 

@@ -9,7 +9,8 @@
 
 namespace sf::distributed {
 
-// Memory for what comes of others, kept from call to call: pages of new memory cost more than adding into them.
+// Memory for what comes of others, two segments of each, kept from call to call: pages of new memory cost more than
+// adding into them.
 class ReductionMemory {
  public:
   char* get(size_t bytes) {

@@ -1,6 +1,7 @@
 """The processes of a DistributedDataParallel that one Trainer in each of them trains together."""
 
 import glob
+import json
 import os
 import shutil
 
@@ -174,7 +175,7 @@ class Peers:
             part.load_state_dict(state[name])
         if t.ema is not None:
             shadow = [state["ema"][name] for name in self._shadow()]
-            step = _json_field(state["trainer"]["state"], "ema_step")
+            step = json.loads(state["trainer"]["state"])["ema_step"]
             t.ema.load_state_dict({"optimization_step": step, "shadow_params": shadow})
         if self._parts is not None:
             self._ddp.load_parts_state_dict(state["parts"])
@@ -183,9 +184,3 @@ class Peers:
             saved = state["own"]["stateful"][name]
             (part.set_state if isinstance(part, Generator) else part.load_state_dict)(saved)
         self._random = state["own"]["random_states"]
-
-
-def _json_field(text, name):
-    import json
-
-    return json.loads(text)[name]

@@ -5,6 +5,7 @@ library and header beside what we take them for, where they are.
 import ctypes
 import glob
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -289,10 +290,25 @@ def test_the_header_says_what_we_take_it_for(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_where_there_is_none():
-    found, why = sf._core._distributed._engine_available("nccl")
-    if found:
-        pytest.skip("NCCL is here")
-    assert "libnccl.so.2 is missing" in why and "pip install nvidia-nccl-cu13" in why
-    with pytest.raises(RuntimeError, match="init_process_group: backend 'nccl' is not available: .*libnccl"):
+@pytest.mark.parametrize(
+    "source, why",
+    [
+        (
+            'extern "C" int ncclGetVersion(int* v) { return *v = 2 * 10000 + 17 * 100 + 1, 0; }',
+            "needs NCCL 2.18 .* 2.17",
+        ),
+        ("int nothing;", "has no ncclGetVersion: it is of another version"),
+    ],
+)
+def test_an_nccl_that_does_not_fit_is_said(tmp_path, source, why):
+    (tmp_path / "old.cpp").write_text(source)
+    command = ["c++", "-shared", "-fPIC", "-o", str(tmp_path / "libnccl.so.2"), str(tmp_path / "old.cpp")]
+    subprocess.run(command, check=True)
+    program = """
+    try:
         dist.init_process_group("cpu:gloo,cuda:nccl", store=dist.HashStore(), rank=0, world_size=1)
+    except RuntimeError as e:
+        print(e)
+    """
+    said = together(program, size=1, timeout=60, SF_CUDA_LIBRARY_PATH=str(tmp_path))
+    assert re.search(f"init_process_group: backend 'nccl' is not available: .*{why}", said[0]), said
