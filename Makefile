@@ -15,7 +15,7 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   wheel-abi3 clean-room-abi3 manylinux-abi3 bare-room-abi3 \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-distributed \
   test-kills \
-  test-memory \
+  test-memory test-shared-server-kills \
   test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
   gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
@@ -147,6 +147,9 @@ test-kills: build
 test-server-kills test-server-malformed: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
 test-server-kills: build
 	SF_SERVER_KILLS=100 $(PY) -m pytest -q -s --build-dir=$(BUILD) tests/program/test_program_server_robust.py -k kills
+test-shared-server-kills: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test-shared-server-kills: build   # 20 times one of two servers of a queue
+	SF_SHARED_KILLS=20 $(PY) -m pytest -q -s --build-dir=$(BUILD) tests/program/test_program_server_shared.py -k kills
 test-server-malformed: build
 	SF_SERVER_MALFORMED=10000 SF_SERVER_EXAMPLES=50 $(PY) -m pytest -q -s --build-dir=$(BUILD) \
 	  tests/program/test_program_server_robust.py -k 'malformed or schemathesis'

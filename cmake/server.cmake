@@ -17,7 +17,7 @@ if(SF_SERVER)
 endif()
 if(SF_SERVER)
   file(GLOB_RECURSE sf_server CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/server/*.cpp)
-  list(FILTER sf_server EXCLUDE REGEX "(_test|_bench|_fuzz)\\.cpp$")
+  list(FILTER sf_server EXCLUDE REGEX "(_test|_bench|_fuzz|\\.postgres)\\.cpp$")
   add_library(scaffolding_server STATIC ${sf_server})
   # -O1: templates of Boost and JSON take half as long to compile, and nothing here is hot.
   target_compile_options(scaffolding_server PRIVATE ${SF_WARNINGS} $<$<CONFIG:Release>:-O1>)
@@ -25,6 +25,17 @@ if(SF_SERVER)
   target_link_libraries(scaffolding_server PUBLIC scaffolding nlohmann_json::nlohmann_json
                         PRIVATE ${SF_SQLITE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
   sf_unity(scaffolding_server)
+  # libscaffolding_postgres.so: the history of several servers, opened when --database asks for it. No part of a wheel,
+  # which must run where libpq is not.
+  if(NOT SKBUILD)
+    find_library(SF_PQ_LIBRARY pq)
+    find_path(SF_PQ_INCLUDE libpq-fe.h PATH_SUFFIXES postgresql)
+    if(SF_PQ_LIBRARY AND SF_PQ_INCLUDE)
+      sf_engine(postgres ${SF_PQ_INCLUDE} ${SF_PQ_LIBRARY} nlohmann_json::nlohmann_json)
+    else()
+      message(STATUS "libpq not found: no `scaffolding serve --database` (Debian: libpq-dev)")
+    endif()
+  endif()
   # The page's files, so that the program needs none beside it.
   file(GLOB sf_page CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/server/page/*.js
        ${PROJECT_SOURCE_DIR}/scaffolding/server/page/*.css ${PROJECT_SOURCE_DIR}/scaffolding/server/page/*.html)

@@ -4,7 +4,8 @@
 #   x.onednn.cpp core where oneDNN is · x.accelerate.cpp core on Apple
 #   x.cu, x.cuda.cpp, x.cudnn.cpp libscaffolding_cuda.so · x.libav.cpp libscaffolding_video.so
 #   x.gloo.cpp libscaffolding_gloo.so · x.mpi.cpp libscaffolding_mpi.so · x.nccl.cpp libscaffolding_nccl.so
-#   server/ and x.beast.cpp, x.sqlite.cpp libscaffolding_server.a (cmake/server.cmake)
+#   server/ and x.beast.cpp, x.sqlite.cpp libscaffolding_server.a, its x.postgres.cpp libscaffolding_postgres.so
+#   (cmake/server.cmake)
 #   x_test.cpp tests · x_bench.cpp benchmarks · x_fuzz.cpp fuzz targets
 file(GLOB_RECURSE sf_all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cpp)
 

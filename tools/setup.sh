@@ -55,6 +55,8 @@ look() {
     # the server: Boost's headers alone, of a version that Debian has beside its default
     has_header boost/beast/version.hpp || optional+=(libboost1.81-dev)
     has_header sqlite3.h || optional+=(libsqlite3-dev)
+    # a history of several servers
+    has_header postgresql/libpq-fe.h || has_header libpq-fe.h || optional+=(libpq-dev)
   fi
   if ((site)); then has_command doxygen || required+=(doxygen); fi
   has_header oneapi/dnnl/dnnl.hpp || optional+=(libdnnl-dev)

@@ -103,6 +103,13 @@ void add_serve(CLI::App& program) {
       ->capture_default_str();
   c->add_option("--port", s.port, "0: one that is free")->capture_default_str();
   c->add_option("--data", s.data, "The folder of jobs and pictures; without it ~/.local/share/scaffolding/serve");
+  c->add_option("--database", s.database,
+                "postgresql://user@host/name: the history of several servers, pictures included, instead of --data's")
+      ->group("Several machines");
+  c->add_option("--lease", s.lease, "Seconds after which the jobs of a server that is gone are others'")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 3600.0))
+      ->group("Several machines");
   c->add_option("--models", s.shelf.folders, "A folder of models, in it and below; may be given again")
       ->allow_extra_args(false);
   c->add_option("--model", s.shelf.default_model, "The name of the one that requests without a model get");

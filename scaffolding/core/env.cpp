@@ -49,6 +49,7 @@ const std::vector<Variable>& all() {
       {"SF_NCCL_LIBRARY", "", "path of libscaffolding_nccl.so, when it does not lie beside the core library"},
       {"SF_GLOO_LIBRARY", "", "path of libscaffolding_gloo.so, when it does not lie beside the core library"},
       {"SF_MPI_LIBRARY", "", "path of libscaffolding_mpi.so, when it does not lie beside the core library"},
+      {"SF_POSTGRES_LIBRARY", "", "path of libscaffolding_postgres.so, when it does not lie beside the core library"},
       {"SF_VIDEO_MAX_PIXELS", "35389440",
        "pixels of the largest frame of a video that is decoded; a larger one is refused before memory is taken"},
       {"SF_PREFETCH_MB", "1024",

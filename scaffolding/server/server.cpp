@@ -27,7 +27,7 @@ GuardSettings guard_settings(const ServerSettings& s, const std::string& secret)
 struct Server::Parts {
   Parts(ServerSettings s, Samplers samplers, std::FILE* to)
       : log(to, s.log_requests),
-        history(s.data),
+        history(s.data, s.database, s.lease),
         guard(guard_settings(s, history.secret())),
         shelf(shelf_settings(s)),
         jobs(history, shelf, std::move(samplers), s.jobs, log, metrics),

@@ -13,6 +13,8 @@ struct ServerSettings {
   std::string host = "127.0.0.1";
   uint16_t port = 7860;  // 0: one that is free
   std::string data;      // the history's folder
+  std::string database;  // postgresql://..., of a history that several servers have; "": in the folder
+  double lease = 15;     // seconds after which the jobs of a server that is not heard of are others'
   ShelfSettings shelf;
   GuardSettings guard;  // loopback is settled here
   HttpLimits http;

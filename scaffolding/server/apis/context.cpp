@@ -1,7 +1,6 @@
 #include "scaffolding/server/apis/context.h"
 
 #include <cstdlib>
-#include <fstream>
 #include <random>
 
 #include "scaffolding/core/error.h"
@@ -87,9 +86,9 @@ JobView job_of(Context& c, const Caller& caller, const std::string& id) {
 }
 
 std::string picture_bytes(Context& c, const Picture& picture) {
-  std::ifstream in(c.jobs.history().picture_path(picture), std::ios::binary);
-  if (!in) throw ApiError(404, "the picture's file is gone", "not_found");
-  return {std::istreambuf_iterator<char>(in), {}};
+  auto bytes = c.jobs.history().picture_bytes(picture);
+  if (!bytes) throw ApiError(404, "the picture's file is gone", "not_found");
+  return std::move(*bytes);
 }
 
 std::string signed_url(const Context& c, const Request& request, const Picture& picture) {
@@ -121,7 +120,7 @@ void answer_when_over(Context& c, const std::string& id, ErrorShape shape, const
                       std::function<Response(const JobRecord&)> then) {
   answer->on_leave([&c, id] {
     c.log.write("client left", {{"job", id}});
-    c.jobs.cancel(id);
+    c.jobs.cancel_left(id);
   });
   c.jobs.when_over(id, [shape, answer, then = std::move(then)](const JobRecord& job) {
     try {

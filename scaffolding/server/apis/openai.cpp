@@ -137,7 +137,7 @@ void stream(Context& c, const std::string& id, const Call& call, const Answer& a
     return "event: " + type + "\ndata: " + data.dump(-1, ' ', false, json::error_handler_t::replace) + "\n\n";
   };
   answer->begin_events();
-  answer->on_leave([&c, id] { c.jobs.cancel(id); });
+  answer->on_leave([&c, id] { c.jobs.cancel_left(id); });
   auto sent = std::make_shared<int64_t>(0);
   c.jobs.subscribe(
       id, 0,

@@ -3,6 +3,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/core/printable.h"
+#include "scaffolding/server/unavailable.h"
 
 namespace sf::server {
 
@@ -100,6 +101,9 @@ Response error_response(ErrorShape shape, const std::exception& e) {
   if (auto* known = dynamic_cast<const ApiError*>(&e)) return error_response(shape, *known);
   const int unfit = shape == ErrorShape::OpenAI ? 400 : 422;
   if (dynamic_cast<const OutOfMemory*>(&e)) return error_response(shape, ApiError(507, e.what(), "out_of_memory"));
+  if (dynamic_cast<const Unavailable*>(&e))
+    return error_response(shape, ApiError(503, "the server's database does not answer; ask again", "database", "",
+                                          {{"Retry-After", "5"}}));
   if (dynamic_cast<const ValueError*>(&e) || dynamic_cast<const TypeError*>(&e) ||
       dynamic_cast<const NotSupported*>(&e))
     return error_response(shape, ApiError(unfit, e.what(), "invalid"));

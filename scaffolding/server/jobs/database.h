@@ -1,66 +1,100 @@
-// A thin layer over SQLite: statements with values, errors as exceptions. One thread at a time for a Database and its
-// statements. RuntimeError with SQLite's words where something fails.
+// What the history needs of a database: statements with values, transactions, errors as exceptions. SQLite
+// (database.sqlite.cpp) and PostgreSQL (database.postgres.cpp, a library of its own) are behind it; the history's SQL is
+// what both understand, with placeholders as SQLite has them: ? or ?1. One thread at a time for a Database and its
+// statements. RuntimeError with the database's words where something fails, Unavailable where it does not answer.
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-
-struct sqlite3;
-struct sqlite3_stmt;
+#include <utility>
+#include <vector>
 
 namespace sf::server {
 
 class Statement {
  public:
-  Statement(Statement&& other) noexcept;
-  ~Statement();
-  Statement& bind(int at, std::string_view text);  // at: from 1
-  Statement& bind(int at, int64_t value);
-  Statement& bind(int at, double value);
-  Statement& bind_null(int at);
-  bool step();                         // true: there is a row
-  void run();                          // to its end, and ready for other values
-  std::string text(int column) const;  // from 0; "" for null
-  int64_t whole(int column) const;
-  double number(int column) const;
-  bool is_null(int column) const;
+  struct Impl {
+    virtual ~Impl() = default;
+    virtual void bind_text(int at, std::string_view text) = 0;
+    virtual void bind_bytes(int at, std::string_view bytes) = 0;
+    virtual void bind_whole(int at, int64_t value) = 0;
+    virtual void bind_number(int at, double value) = 0;
+    virtual void bind_null(int at) = 0;  // of a text
+    virtual bool step() = 0;
+    virtual void reset() = 0;
+    virtual std::string text(int column) const = 0;
+    virtual std::string bytes(int column) const = 0;
+    virtual int64_t whole(int column) const = 0;
+    virtual double number(int column) const = 0;
+  };
+  explicit Statement(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+  Statement& bind(int at, std::string_view text) { return impl_->bind_text(at, text), *this; }  // at: from 1
+  Statement& bind(int at, int64_t value) { return impl_->bind_whole(at, value), *this; }
+  Statement& bind(int at, double value) { return impl_->bind_number(at, value), *this; }
+  Statement& bind_bytes(int at, std::string_view bytes) { return impl_->bind_bytes(at, bytes), *this; }
+  Statement& bind_null(int at) { return impl_->bind_null(at), *this; }
+  bool step() { return impl_->step(); }  // true: there is a row
+  void run() {                           // to its end, and ready for other values
+    while (step()) {}
+    impl_->reset();
+  }
+  std::string text(int column) const { return impl_->text(column); }  // from 0; "" for null
+  std::string bytes(int column) const { return impl_->bytes(column); }
+  int64_t whole(int column) const { return impl_->whole(column); }
+  double number(int column) const { return impl_->number(column); }
 
  private:
-  friend class Database;
-  Statement(sqlite3* db, sqlite3_stmt* s) : db_(db), statement_(s) {}
-  sqlite3* db_;
-  sqlite3_stmt* statement_;
+  std::unique_ptr<Impl> impl_;
 };
+
+enum class Dialect : uint8_t { Sqlite, Postgres };
 
 class Database {
  public:
-  // Opened, or made where it is not there; WAL, and each commit is on the disk. RuntimeError for a file that is no
-  // database, and for a damaged one.
-  explicit Database(const std::string& path);
-  ~Database();
-  Database(const Database&) = delete;
-  Database& operator=(const Database&) = delete;
-  void execute(const char* sql);
-  Statement prepare(std::string_view sql);
-  int64_t changes() const;  // rows of the last statement
+  virtual ~Database() = default;
+  virtual void execute(const char* sql) = 0;  // several statements, without values
+  virtual Statement prepare(std::string_view sql) = 0;
+  virtual int64_t changes() const = 0;  // rows of the last statement
+  virtual Dialect dialect() const = 0;
+
+  // Messages to whoever listens to this database, of transactions once they are committed. At most 7 kB. SQLite has
+  // nobody who would.
+  virtual void notify(const std::string& message) = 0;
+  virtual void listen() = 0;
+  // Messages that came, at once or until `seconds` have passed or `wake`, a file descriptor, can be read.
+  virtual std::vector<std::string> wait(double seconds, int wake) = 0;
 
   // Rolls back unless commit() was called.
   class Transaction {
    public:
-    explicit Transaction(Database& db) : db_(db) { db_.execute("BEGIN IMMEDIATE"); }
-    ~Transaction();
-    void commit() { db_.execute("COMMIT"), done_ = true; }
+    explicit Transaction(Database& db) : db_(db) { db_.begin(); }
+    ~Transaction() {
+      if (!done_) db_.roll_back();
+    }
+    Transaction(const Transaction&) = delete;
+    Transaction& operator=(const Transaction&) = delete;
+    void commit() { db_.commit(), done_ = true; }
 
    private:
     Database& db_;
     bool done_ = false;
   };
 
- private:
-  sqlite3* db_ = nullptr;
-  std::string path_;
+ protected:
+  virtual void begin() = 0;
+  virtual void commit() = 0;
+  virtual void roll_back() noexcept = 0;  // what failed may have done so already
 };
+
+// Opened, or made where it is not there; WAL, and each commit is on the disk. RuntimeError for a file that is no
+// database, and for a damaged one.
+std::unique_ptr<Database> open_sqlite(const std::string& path);
+
+// A database of PostgreSQL's, in the schema `scaffolding`; address: postgresql://user@host/name. RuntimeError where it
+// cannot be reached, and where libscaffolding_postgres.so is missing. Later it is connected to again by itself, and no
+// statement takes longer than some seconds.
+std::unique_ptr<Database> open_postgres(const std::string& address);
 
 }  // namespace sf::server

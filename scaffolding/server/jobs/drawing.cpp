@@ -64,11 +64,6 @@ std::string on_canvas_of(const std::string& points, int64_t height, int64_t widt
   return out;
 }
 
-std::string bytes_of_file(const std::string& path) {
-  const io::Bytes bytes = io::Bytes::read(path);
-  return {bytes.chars(), bytes.size};
-}
-
 }  // namespace
 
 Tensor picture_of(const std::string& field, std::string_view bytes, int64_t most_pixels, bool grey) {
@@ -176,7 +171,7 @@ void PictureRun::give_pictures(const History& history) {
   set(o, "strength", r.strength);
   diffusion::ImageProcessorOptions how{.vae_scale_factor = pipeline_->vae_scale_factor()};
   diffusion::PreprocessOptions size{.height = r.height, .width = r.width};
-  Tensor picture = picture_of("image", bytes_of_file(history.input_path(r.image)), INT64_MAX);
+  Tensor picture = picture_of("image", history.input_bytes(r.image), INT64_MAX);
   if (clip_) {
     const auto clip = pipeline_->size(r.height, r.width);
     size.height = clip.height, size.width = clip.width;
@@ -188,7 +183,7 @@ void PictureRun::give_pictures(const History& history) {
     set<std::optional<int64_t>>(o, "height", std::nullopt), set<std::optional<int64_t>>(o, "width", std::nullopt);
     return;
   }
-  const Tensor hard = picture_of("mask", bytes_of_file(history.input_path(r.mask)), INT64_MAX, true);
+  const Tensor hard = picture_of("mask", history.input_bytes(r.mask), INT64_MAX, true);
   const Tensor mask = blurred_mask(hard, r.mask_blur);
   if (r.api == "webui" || r.mask_blur || r.mask_padding) original_ = picture, mask_ = mask;
   if (r.mask_fill == MaskFill::Around) picture = filled_picture(picture, hard);

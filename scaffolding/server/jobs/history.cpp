@@ -10,10 +10,11 @@
 #include <fstream>
 #include <random>
 #include <set>
-#include <sstream>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/server/jobs/history_tables.h"
+#include "scaffolding/server/unavailable.h"
 
 namespace sf::server {
 
@@ -21,34 +22,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kVersion = 2;  // of the tables
-
-constexpr const char* kTables = R"(
-CREATE TABLE jobs (
-  id TEXT PRIMARY KEY, client TEXT NOT NULL, key TEXT, request TEXT NOT NULL, prompt TEXT NOT NULL,
-  priority INTEGER NOT NULL, state TEXT NOT NULL, created REAL NOT NULL, started REAL NOT NULL, ended REAL NOT NULL,
-  crashes INTEGER NOT NULL, error TEXT NOT NULL);
-CREATE UNIQUE INDEX jobs_by_key ON jobs (client, key) WHERE key IS NOT NULL;
-CREATE INDEX jobs_by_state ON jobs (state);
-CREATE TABLE pictures (
-  id TEXT PRIMARY KEY, job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE, place INTEGER NOT NULL,
-  file TEXT NOT NULL, seed INTEGER NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL, bytes INTEGER NOT NULL,
-  favourite INTEGER NOT NULL DEFAULT 0, frames INTEGER NOT NULL DEFAULT 1, UNIQUE (job, place));
-CREATE VIRTUAL TABLE words USING fts5 (prompt, content='jobs', content_rowid='rowid');
-CREATE TRIGGER words_in AFTER INSERT ON jobs BEGIN
-  INSERT INTO words (rowid, prompt) VALUES (new.rowid, new.prompt); END;
-CREATE TRIGGER words_out AFTER DELETE ON jobs BEGIN
-  INSERT INTO words (words, rowid, prompt) VALUES ('delete', old.rowid, old.prompt); END;
-PRAGMA user_version = 2;
-)";
-constexpr const char* kFromVersion1 = R"(
-ALTER TABLE pictures ADD COLUMN frames INTEGER NOT NULL DEFAULT 1;
-PRAGMA user_version = 2;
-)";
-
 constexpr const char* kColumns =
     "jobs.id, jobs.client, jobs.key, jobs.request, jobs.priority, jobs.state, jobs.created, jobs.started, jobs.ended, "
-    "jobs.crashes, jobs.error";
+    "jobs.crashes, jobs.error, jobs.seconds";
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -67,21 +43,10 @@ constexpr const char* kPictureColumns =
     "pictures.id, pictures.file, pictures.place, pictures.seed, pictures.width, pictures.height, pictures.bytes, "
     "pictures.favourite, pictures.frames";
 
-// Words as FTS5 takes them, each in quotes: what a stranger writes is no expression.
-std::string quoted_words(const std::string& text) {
-  std::string out, word;
-  std::istringstream in(text);
-  while (in >> word) {
-    std::string quoted = "\"";
-    for (char c : word) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-    out += (out.empty() ? "" : " ") + quoted + "\"";
-  }
-  return out;
-}
-
 }  // namespace
 
-History::History(const std::string& folder) : folder_(folder) {
+History::History(const std::string& folder, const std::string& database, double lease)
+    : folder_(folder), server_(database.empty() ? "" : new_id()), lease_(lease) {
   std::error_code error;
   for (const char* part : {"", "/pictures", "/inputs"}) {
     fs::create_directories(folder + part, error);
@@ -94,17 +59,9 @@ History::History(const std::string& folder) : folder_(folder) {
     fail<RuntimeError>("--data: another server has '", folder, "'");
   }
   try {
-    db_ = std::make_unique<Database>(folder + "/history.sqlite");
-    Statement version = db_->prepare("PRAGMA user_version");
-    version.step();
-    const int64_t found = version.whole(0);
-    SF_CHECK_AS(RuntimeError, found <= kVersion, "--data: '", folder, "' was written by a later version");
-    version.run();
-    if (found < kVersion) {
-      Database::Transaction all(*db_);
-      db_->execute(found == 0 ? kTables : kFromVersion1);
-      all.commit();
-    }
+    db_ = is_shared() ? open_postgres(database) : open_sqlite(folder + "/history.sqlite");
+    make_tables(*db_, folder);
+    if (is_shared()) listener_ = open_postgres(database), listener_->listen();
   } catch (...) {
     close(lock_);
     throw;
@@ -131,34 +88,42 @@ std::string History::new_id() {
 History::Added History::add(JobRecord job) {
   std::lock_guard lock(mutex_);
   Database::Transaction all(*db_);
-  if (!job.key.empty()) {
-    Statement known = db_->prepare(std::string("SELECT ") + kColumns + " FROM jobs WHERE client = ? AND key = ?");
-    if (known.bind(1, job.client).bind(2, job.key).step()) {
-      JobRecord there = read(known);
-      json a = to_json(there.request), b = to_json(job.request);
-      for (json* r : {&a, &b})
-        for (const char* drawn : {"seed", "image", "mask"}) r->erase(drawn);  // which differ where they were not given
-      SF_CHECK(a == b, "Idempotency-Key: '", job.key, "' was used for another request");
-      known.run();
-      return {std::move(there), false};
-    }
-  }
-  Statement in = db_->prepare("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  // In one statement: another server may be given the same key at this moment.
+  Statement in = db_->prepare(
+      "INSERT INTO jobs (id, client, key, request, prompt, priority, state, created, started, ended, crashes, error) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING");
   in.bind(1, job.id).bind(2, job.client);
   if (job.key.empty()) in.bind_null(3);
   else in.bind(3, job.key);
   in.bind(4, to_json(job.request).dump()).bind(5, job.request.prompt).bind(6, int64_t(job.priority));
   in.bind(7, name_of(job.state)).bind(8, job.created).bind(9, job.started).bind(10, job.ended);
   in.bind(11, job.crashes).bind(12, job.error).run();
+  if (db_->changes() == 0) {
+    Statement known = db_->prepare(std::string("SELECT ") + kColumns + " FROM jobs WHERE client = ? AND key = ?");
+    SF_CHECK_AS(RuntimeError, known.bind(1, job.client).bind(2, job.key).step(), "history: job ", job.id,
+                " is there already");
+    JobRecord there = read(known);
+    json a = to_json(there.request), b = to_json(job.request);
+    for (json* r : {&a, &b})
+      for (const char* drawn : {"seed", "image", "mask"}) r->erase(drawn);  // which differ where they were not given
+    SF_CHECK(a == b, "Idempotency-Key: '", job.key, "' was used for another request");
+    known.run();
+    return {std::move(there), false};
+  }
+  if (is_shared()) db_->notify(json{{"from", server_}, {"what", "change"}}.dump());
   all.commit();
   return {std::move(job), true};
 }
 
-void History::set_state(const JobRecord& job) {
+bool History::set_state(const JobRecord& job) {
   std::lock_guard lock(mutex_);
-  Statement s = db_->prepare("UPDATE jobs SET state = ?, started = ?, ended = ?, error = ?, crashes = ? WHERE id = ?");
+  Statement s = db_->prepare(
+      "UPDATE jobs SET state = ?1, started = ?2, ended = ?3, error = ?4, crashes = ?5, seconds = ?6, "
+      "owner = CASE WHEN ?1 = 'running' THEN owner ELSE '' END "
+      "WHERE id = ?7 AND state IN ('waiting', 'running') AND owner IN ('', ?8)");
   s.bind(1, name_of(job.state)).bind(2, job.started).bind(3, job.ended).bind(4, job.error).bind(5, job.crashes);
-  s.bind(6, job.id).run();
+  s.bind(6, job.seconds).bind(7, job.id).bind(8, server_).run();
+  return db_->changes() > 0;
 }
 
 void History::set_priority(const std::string& id, Priority priority) {
@@ -171,22 +136,72 @@ Picture History::add_picture(const JobRecord& job, Picture picture, const std::s
   picture.id = job.id + "-" + std::to_string(picture.place);
   picture.file = picture.id + suffix;
   picture.bytes = int64_t(bytes.size());
-  io::ReplacingFile file(folder_ + "/pictures/" + picture.file);
-  file.write(bytes.data(), bytes.size());
-  file.commit();
+  if (!is_shared()) {
+    io::ReplacingFile file(folder_ + "/pictures/" + picture.file);
+    file.write(bytes.data(), bytes.size());
+    file.commit();
+  }
   std::lock_guard lock(mutex_);
-  Statement in = db_->prepare("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)");
+  Database::Transaction all(*db_);
+  if (is_shared()) {
+    Statement ours = db_->prepare("SELECT id FROM jobs WHERE id = ? AND state = 'running' AND owner = ? FOR UPDATE");
+    SF_CHECK_AS(server::History::LeaseLost, ours.bind(1, job.id).bind(2, server_).step(), "history: job ", job.id,
+                " is another server's by now");
+    put_file(picture.file, bytes);
+  }
+  Statement in = db_->prepare(
+      "INSERT INTO pictures (id, job, place, file, seed, width, height, bytes, frames) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET file = excluded.file, seed = excluded.seed, "
+      "width = excluded.width, height = excluded.height, bytes = excluded.bytes, frames = excluded.frames");
   in.bind(1, picture.id).bind(2, job.id).bind(3, picture.place).bind(4, picture.file).bind(5, picture.seed);
   in.bind(6, picture.width).bind(7, picture.height).bind(8, picture.bytes).bind(9, picture.frames).run();
+  all.commit();
   return picture;
 }
 
 std::string History::add_input(const std::string& job, const char* what, std::string_view bytes) {
   const std::string name = job + "-" + what;
+  if (is_shared()) {
+    std::lock_guard lock(mutex_);
+    put_file(name, bytes);
+    return name;
+  }
   io::ReplacingFile file(folder_ + "/inputs/" + name);
   file.write(bytes.data(), bytes.size());
   file.commit();
   return name;
+}
+
+void History::put_file(const std::string& name, std::string_view bytes) {
+  db_->prepare(
+         "INSERT INTO files (name, created, bytes) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET bytes = "
+         "excluded.bytes, created = excluded.created")
+      .bind(1, name)
+      .bind(2, now())
+      .bind_bytes(3, bytes)
+      .run();
+}
+
+std::optional<std::string> History::file(const char* folder, const std::string& name) const {
+  if (is_shared()) {
+    std::lock_guard lock(mutex_);
+    Statement s = db_->prepare("SELECT bytes FROM files WHERE name = ?");
+    if (!s.bind(1, name).step()) return {};
+    return s.bytes(0);
+  }
+  std::ifstream in(folder_ + folder + name, std::ios::binary);
+  if (!in) return {};
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+std::string History::input_bytes(const std::string& name) const {
+  auto bytes = file("/inputs/", name);
+  SF_CHECK_AS(RuntimeError, bytes, "history: the picture '", name, "' that a job begins with is gone");
+  return std::move(*bytes);
+}
+
+std::optional<std::string> History::picture_bytes(const Picture& picture) const {
+  return file("/pictures/", picture.file);
 }
 
 std::vector<Picture> History::pictures_of(const std::string& job) const {
@@ -207,7 +222,7 @@ JobRecord History::read(Statement& row) const {
   job.priority = Priority(std::clamp<int64_t>(row.whole(4), 0, 2));
   job.state = job_state(row.text(5));
   job.created = row.number(6), job.started = row.number(7), job.ended = row.number(8);
-  job.crashes = row.whole(9), job.error = row.text(10);
+  job.crashes = row.whole(9), job.error = row.text(10), job.seconds = row.number(11);
   job.pictures = pictures_of(job.id);
   return job;
 }
@@ -229,8 +244,8 @@ std::optional<JobRecord> History::find_key(const std::string& client, const std:
 std::vector<JobRecord> History::list(const JobFilter& f) const {
   std::lock_guard lock(mutex_);
   std::string sql = std::string("SELECT ") + kColumns + " FROM jobs";
-  const std::string words = quoted_words(f.words);
-  if (!words.empty()) sql += " JOIN words ON words.rowid = jobs.rowid AND words MATCH ?1";
+  const std::string words = search_words(db_->dialect(), f.words, false);
+  if (!words.empty()) sql += search_join(db_->dialect());
   sql +=
       " WHERE (?2 IS NULL OR jobs.client = ?2) AND (?3 IS NULL OR jobs.state = ?3) AND (?4 IS NULL OR jobs.id < ?4)"
       " ORDER BY jobs.id DESC LIMIT ?5";
@@ -247,10 +262,10 @@ std::vector<JobRecord> History::list(const JobFilter& f) const {
 
 History::Page History::pictures(const PictureFilter& f) const {
   std::lock_guard lock(mutex_);
-  std::string words = quoted_words(f.words);
+  const std::string words = search_words(db_->dialect(), f.words, true);
   std::string from = " FROM pictures JOIN jobs ON jobs.id = pictures.job";
-  if (!words.empty()) words += "*", from += " JOIN words ON words.rowid = jobs.rowid AND words MATCH ?1";
-  from += " WHERE (?2 IS NULL OR jobs.client = ?2) AND (?3 = 0 OR pictures.favourite)";
+  if (!words.empty()) from += search_join(db_->dialect());
+  from += " WHERE (?2 IS NULL OR jobs.client = ?2) AND (?3 = 0 OR pictures.favourite <> 0)";
   auto bound = [&](Statement s) {
     if (!words.empty()) s.bind(1, words);
     f.client ? s.bind(2, *f.client) : s.bind_null(2);
@@ -286,15 +301,18 @@ bool History::remove_picture(const std::string& id) {
   const auto found = find_picture(id);
   if (!found) return false;
   std::lock_guard lock(mutex_);
+  Database::Transaction all(*db_);
   db_->prepare("DELETE FROM pictures WHERE id = ?").bind(1, id).run();
+  if (is_shared()) db_->prepare("DELETE FROM files WHERE name = ?").bind(1, found->picture.file).run();
+  all.commit();
   std::error_code error;
-  fs::remove(picture_path(found->picture), error);
+  if (!is_shared()) fs::remove(picture_path(found->picture), error);
   return true;
 }
 
 std::vector<JobRecord> History::recover() {
   std::lock_guard lock(mutex_);
-  {
+  if (!is_shared()) {  // else the jobs that run are other servers', until their leases end
     Database::Transaction all(*db_);
     db_->execute("UPDATE jobs SET crashes = crashes + 1 WHERE state = 'running'");
     db_->prepare(
@@ -305,22 +323,37 @@ std::vector<JobRecord> History::recover() {
     db_->execute("UPDATE jobs SET state = 'waiting', started = 0 WHERE state = 'running'");
     all.commit();
   }
+  recover_files();
+  std::vector<JobRecord> waiting;
+  Statement s = db_->prepare(std::string("SELECT ") + kColumns + " FROM jobs WHERE state = 'waiting' ORDER BY id");
+  while (s.step()) waiting.push_back(read(s));
+  return waiting;
+}
+
+// Those that nothing records go.
+void History::recover_files() {
+  std::error_code error;
+  if (is_shared()) {
+    // Of an hour ago: another server may be about to add their job.
+    db_->prepare("DELETE FROM files WHERE created < ? AND split_part(name, '-', 1) NOT IN (SELECT id FROM jobs)")
+        .bind(1, now() - 3600)
+        .run();
+    db_->execute("DELETE FROM previews WHERE job NOT IN (SELECT id FROM jobs WHERE state = 'running')");
+    for (auto& entry : fs::directory_iterator(folder_ + "/pictures", error))
+      if (entry.path().filename().string().find(".part") != std::string::npos) fs::remove(entry.path(), error);
+    return;
+  }
   std::set<std::string> files, jobs;
   Statement of = db_->prepare("SELECT file FROM pictures");
   while (of.step()) files.insert(of.text(0));
   Statement ids = db_->prepare("SELECT id FROM jobs");
   while (ids.step()) jobs.insert(ids.text(0));
-  std::error_code error;
   for (auto& entry : fs::directory_iterator(folder_ + "/pictures", error))
     if (!files.count(entry.path().filename().string())) fs::remove(entry.path(), error);
   for (auto& entry : fs::directory_iterator(folder_ + "/inputs", error)) {
     const std::string name = entry.path().filename().string();
     if (!jobs.count(name.substr(0, name.find('-')))) fs::remove(entry.path(), error);
   }
-  std::vector<JobRecord> waiting;
-  Statement s = db_->prepare(std::string("SELECT ") + kColumns + " FROM jobs WHERE state = 'waiting' ORDER BY id");
-  while (s.step()) waiting.push_back(read(s));
-  return waiting;
 }
 
 int64_t History::clean(const Retention& r) {
@@ -340,7 +373,10 @@ int64_t History::clean(const Retention& r) {
   }
   if (gone.empty()) return 0;
   Database::Transaction all(*db_);
-  for (auto& [id, file] : gone) db_->prepare("DELETE FROM pictures WHERE id = ?").bind(1, id).run();
+  for (auto& [id, file] : gone) {
+    db_->prepare("DELETE FROM pictures WHERE id = ?").bind(1, id).run();
+    if (is_shared()) db_->prepare("DELETE FROM files WHERE name = ?").bind(1, file).run();
+  }
   if (r.days > 0)
     db_->prepare(
            "DELETE FROM jobs WHERE state NOT IN ('waiting', 'running') AND ended < ? AND id NOT IN (SELECT job FROM "
@@ -349,19 +385,27 @@ int64_t History::clean(const Retention& r) {
         .run();
   all.commit();
   std::error_code error;
-  for (auto& [id, file] : gone) fs::remove(folder_ + "/pictures/" + file, error);
+  if (!is_shared())
+    for (auto& [id, file] : gone) fs::remove(folder_ + "/pictures/" + file, error);
   return int64_t(gone.size());
 }
 
 std::string History::secret() const {
   const std::string path = folder_ + "/secret";
   std::string text;
-  std::ifstream(path) >> text;
+  if (!is_shared()) std::ifstream(path) >> text;
   if (text.size() == 64) return text;
   std::random_device random;
   char digits[9];
   text.clear();
   while (text.size() < 64) std::snprintf(digits, sizeof digits, "%08x", random()), text += digits;
+  if (is_shared()) {  // the first server's is all servers'
+    std::lock_guard lock(mutex_);
+    db_->prepare("INSERT INTO secrets (name, value) VALUES ('server', ?) ON CONFLICT DO NOTHING").bind(1, text).run();
+    Statement s = db_->prepare("SELECT value FROM secrets WHERE name = 'server'");
+    SF_CHECK_AS(RuntimeError, s.step(), "history: the servers' secret is gone");
+    return s.text(0);
+  }
   io::ReplacingFile file(path);
   fs::permissions(file.temporary(), fs::perms::owner_read | fs::perms::owner_write);
   file.write(text.data(), text.size());

@@ -1,5 +1,8 @@
 // What the server remembers: a folder with a database of jobs, the pictures beside it and the pictures that jobs begin
 // with. What it has acknowledged survives a crash at any point. Locked: any thread may call.
+// Several servers have one history in PostgreSQL, files included: a picture is there exactly where its row is, whoever
+// asks, and machines need no folder that all of them see. A job that runs is its server's for as long as a lease; what
+// does not answer now is Unavailable.
 #pragma once
 #include <mutex>
 
@@ -32,7 +35,9 @@ struct Retention {
 class History {
  public:
   // The folder is made where it is not there. RuntimeError where another server has it, or its database is damaged.
-  explicit History(const std::string& folder);
+  // database: postgresql://..., shared with other servers; "": SQLite in the folder. lease: seconds after which the jobs
+  // of a server that is not heard of are others'.
+  explicit History(const std::string& folder, const std::string& database = "", double lease = 15);
   ~History();
   History(const History&) = delete;
   History& operator=(const History&) = delete;
@@ -44,10 +49,17 @@ class History {
     bool is_new = true;
   };
   Added add(JobRecord job);
-  void set_state(const JobRecord& job);  // with its times and error
+  // With its times and error. False, and nothing is written, where it is over or another server's by now.
+  bool set_state(const JobRecord& job);
+  // One that waits is this server's, and runs. False where it does not wait any more.
+  bool claim(JobRecord& job);
   void set_priority(const std::string& id, Priority priority);
 
-  // Written beside, renamed, then recorded: afterwards it is there for good.
+  // Written beside, renamed, then recorded: afterwards it is there for good. LeaseLost where the job is not this
+  // server's any more.
+  struct LeaseLost : RuntimeError {
+    using RuntimeError::RuntimeError;
+  };
   Picture add_picture(const JobRecord& job, Picture picture, const std::string& bytes,
                       const std::string& suffix = ".png");
   // Where a file may be for a while, without its suffix: after a crash it is removed.
@@ -56,7 +68,8 @@ class History {
   }
   // The bytes of a picture that a job begins with; "image" or "mask". Before the job is added.
   std::string add_input(const std::string& job, const char* what, std::string_view bytes);
-  std::string input_path(const std::string& file) const { return folder_ + "/inputs/" + file; }
+  std::string input_bytes(const std::string& file) const;                  // RuntimeError where it is gone
+  std::optional<std::string> picture_bytes(const Picture& picture) const;  // absent where it is gone
   std::string picture_path(const Picture& picture) const { return folder_ + "/pictures/" + picture.file; }
 
   std::optional<JobRecord> find(const std::string& id) const;
@@ -90,13 +103,42 @@ class History {
   void check() const;           // RuntimeError where the database does not answer
   static std::string new_id();  // 20 letters and digits, in the order of time
 
+  // Of a history that several servers have (history_sharing.cpp).
+  bool is_shared() const { return !server_.empty(); }
+  double lease() const { return lease_; }
+  const std::string& server() const { return server_; }  // an id of this process; "" where it is alone
+  // This server's leases begin anew. take_over: jobs of those that ran out wait again, or have failed, as after a crash.
+  // How many did.
+  int64_t keep_leases(bool take_over);
+  struct Sketch {
+    std::string id, owner;  // "" of one that waits
+    JobState state;
+    Priority priority;
+    bool cancelled;
+  };
+  std::vector<Sketch> active() const;  // that wait or run anywhere, the oldest first
+  // Cancelled where it waits; where it runs, its server is asked to. The state in which it was found; Done, Failed or
+  // Cancelled: nothing was changed.
+  JobState ask_to_cancel(const std::string& id);
+  void save_preview(const std::string& job, const std::string& png);
+  std::shared_ptr<const std::string> preview(const std::string& job) const;  // null: none
+  void notify(const std::vector<std::string>& messages);                     // to all servers, this one too
+  // What came, at once or until `seconds` have passed or the file descriptor `wake` can be read. One thread's alone.
+  std::vector<std::string> wait(double seconds, int wake);
+
  private:
   JobRecord read(Statement& row) const;
+  void recover_files();
+  void put_file(const std::string& name, std::string_view bytes);  // with the mutex; of a shared history
+  std::optional<std::string> file(const char* folder, const std::string& name) const;
   std::vector<Picture> pictures_of(const std::string& job) const;
   std::string folder_;
+  std::string server_;
+  double lease_;
   int lock_ = -1;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Database> db_;
+  std::unique_ptr<Database> listener_;  // of the thread that waits
 };
 
 }  // namespace sf::server

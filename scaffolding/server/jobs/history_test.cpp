@@ -89,13 +89,17 @@ TEST_F(HistoryTest, AFolderOfTheFirstVersionIsTakenOver) {
     h.add(j);
     h.add_picture(j, {.place = 0, .seed = 7, .width = 8, .height = 4}, "bytes");
   }
-  Database(path("d/history.sqlite")).execute("ALTER TABLE pictures DROP COLUMN frames; PRAGMA user_version = 1;");
+  open_sqlite(path("d/history.sqlite"))
+      ->execute(
+          "ALTER TABLE pictures DROP COLUMN frames; ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE jobs DROP COLUMN "
+          "lease; ALTER TABLE jobs DROP COLUMN cancelled; ALTER TABLE jobs DROP COLUMN seconds; PRAGMA user_version = "
+          "1;");
   for (int again = 0; again < 2; ++again) {
     const auto pictures = History(path("d")).find(j.id)->pictures;
     ASSERT_EQ(pictures.size(), 1u);
     EXPECT_EQ(pictures[0].frames, 1);
   }
-  Database(path("d/history.sqlite")).execute("PRAGMA user_version = 3;");
+  open_sqlite(path("d/history.sqlite"))->execute("PRAGMA user_version = 4;");
   SF_EXPECT_ERROR(RuntimeError, "later version", History(path("d")));
 }
 

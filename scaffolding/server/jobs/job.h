@@ -75,6 +75,7 @@ struct JobRecord {
   double created = 0, started = 0, ended = 0;  // seconds since 1970; 0: not yet
   int64_t crashes = 0;                         // of the server, while it ran
   std::string error;                           // of one that failed
+  double seconds = 0;                          // that its pictures took
   std::vector<Picture> pictures;               // that are there
 };
 

@@ -9,6 +9,10 @@ void JobQueue::push(const std::string& id, const std::string& client, Priority p
   waiting_.push_back({id, client, priority, now, numbers_++});
 }
 
+bool JobQueue::has(const std::string& id) const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.id == id; });
+}
+
 bool JobQueue::remove(const std::string& id) {
   return std::erase_if(waiting_, [&](const Waiting& w) { return w.id == id; }) > 0;
 }

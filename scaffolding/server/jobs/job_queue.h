@@ -23,6 +23,7 @@ class JobQueue {
   bool is_full() const { return waiting_.size() >= limits_.jobs; }
   size_t size() const { return waiting_.size(); }
   void push(const std::string& id, const std::string& client, Priority priority, double now);  // now: seconds
+  bool has(const std::string& id) const;
   bool remove(const std::string& id);  // false where it does not wait
   void set_priority(const std::string& id, Priority priority);
 

@@ -1,10 +1,14 @@
 #include "scaffolding/server/jobs/live_jobs.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/http/api_error.h"
+#include "scaffolding/server/unavailable.h"
 
 namespace sf::server {
 
@@ -33,19 +37,30 @@ Jobs::Jobs(History& history, ModelShelf& shelf, Samplers samplers, JobSettings s
       metrics_(metrics),
       queue_(settings.queue),
       feed_ids_(uint64_t(seconds_now() * 1000)),
-      feed_from_(feed_ids_) {}
+      feed_from_(feed_ids_) {
+  if (!history_.is_shared()) return;
+  sharing_ = std::make_unique<Sharing>();
+  sharing_->poke = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  SF_CHECK_AS(RuntimeError, sharing_->poke >= 0, "serve: no more files can be opened");
+}
 
-Jobs::~Jobs() { stop(0); }
+Jobs::~Jobs() {
+  stop(0);
+  if (sharing_) close(sharing_->poke);
+}
 
 void Jobs::take_up(JobRecord record) {
   auto job = std::make_shared<Live>();
   job->record = std::move(record);
-  job->waiting_since = seconds_now();
+  job->waiting_since = sharing_ ? job->record.created : seconds_now();
   job->wants_previews = std::any_of(followers_.begin(), followers_.end(),
                                     [&](auto& f) { return f.previews && f.client == job->record.client; });
-  queue_.push(job->record.id, job->record.client, job->record.priority, job->waiting_since);
+  const bool waits = job->record.state == JobState::Waiting;
+  if (waits) queue_.push(job->record.id, job->record.client, job->record.priority, job->waiting_since);
+  else job->record.state = JobState::Waiting;
   tell(*job, "queued", {{"created", job->record.created}});
   live_[job->record.id] = job;
+  if (!waits) mirror_started(*job);
 }
 
 void Jobs::start() {
@@ -57,6 +72,7 @@ void Jobs::start() {
   if (!waiting.empty()) log_.write("recovered", {{"jobs", waiting.size()}});
   history_.clean(settings_.retention);
   worker_ = std::thread([this] { work(); });
+  if (sharing_) sharing_->thread = std::thread([this] { share(); });
 }
 
 void Jobs::stop(double drain_seconds) {
@@ -68,6 +84,11 @@ void Jobs::stop(double drain_seconds) {
   }
   wake_.notify_all();
   if (worker_.joinable()) worker_.join();
+  if (sharing_ && sharing_->thread.joinable()) {
+    sharing_->is_over = true;
+    poke();
+    sharing_->thread.join();
+  }
 }
 
 Jobs::Accepted Jobs::submit(JobRecord record) {
@@ -86,13 +107,14 @@ Jobs::Accepted Jobs::submit(JobRecord record) {
     throw ApiError(409, e.what(), "idempotency_key");
   }
   if (!added.is_new) {
+    fetch(added.job.id);
     if (auto there = find(added.job.id)) return {*there, false};
     return {JobView{.record = added.job}, false};
   }
   const std::string id = added.job.id;
   {
     std::lock_guard lock(mutex_);
-    take_up(std::move(added.job));
+    if (!live(id)) take_up(std::move(added.job));
     has_news_ = true;
   }
   one.unlock();
@@ -106,6 +128,7 @@ Jobs::LivePointer Jobs::live(const std::string& id) const {
 }
 
 bool Jobs::cancel(const std::string& id) {
+  if (sharing_) return cancel_shared(id);
   LivePointer job;
   {
     std::lock_guard lock(mutex_);
@@ -125,6 +148,7 @@ size_t Jobs::cancel_all(const std::string& client) {
 }
 
 bool Jobs::set_priority(const std::string& id, Priority priority) {
+  fetch(id);
   {
     std::lock_guard lock(mutex_);
     LivePointer job = live(id);
@@ -134,6 +158,11 @@ bool Jobs::set_priority(const std::string& id, Priority priority) {
     has_news_ = true;
   }
   history_.set_priority(id, priority);
+  if (sharing_) {
+    std::lock_guard lock(mutex_);
+    sharing_->outbox.push_back({.job = "", .name = "change", .text = {}, .preview = nullptr});
+    poke();
+  }
   wake_.notify_all();
   return true;
 }
@@ -170,6 +199,7 @@ std::vector<JobView> Jobs::active(const std::string& client) const {
 }
 
 void Jobs::when_over(const std::string& id, std::function<void(const JobRecord&)> then) {
+  fetch(id);
   std::optional<JobRecord> over;
   {
     std::lock_guard lock(mutex_);
@@ -183,6 +213,7 @@ void Jobs::when_over(const std::string& id, std::function<void(const JobRecord&)
 }
 
 void Jobs::subscribe(const std::string& id, uint64_t after, std::function<bool(const JobEvent&)> to, bool previews) {
+  fetch(id);
   {
     std::lock_guard lock(mutex_);
     if (LivePointer job = live(id)) {
@@ -213,6 +244,7 @@ void Jobs::follow(const std::string& client, uint64_t after, std::function<void(
 
 void Jobs::tell(Live& job, const char* name, json data, std::shared_ptr<const std::string> preview) {
   JobEvent event{++job.event_ids, name, std::move(data), std::move(preview)};
+  if (sharing_ && job.mine) tell_others(job, event);
   std::erase_if(job.subscribers, [&](auto& to) { return !to(event); });
   FeedEvent all{++feed_ids_, job.record.client, job.record.id, job.record.key, event};
   std::erase_if(followers_, [&](Follower& f) { return f.client == all.client && !f.to(all); });
@@ -255,21 +287,11 @@ void Jobs::finish(LivePointer job, JobState state, const std::string& error) {
     record = job->record;
   }
   record.state = state, record.error = error, record.ended = seconds_now();
-  try {
-    history_.set_state(record);
-  } catch (const std::exception& e) {
-    log_.write("history", {{"job", record.id}, {"error", e.what()}});
-  }
-  std::vector<std::function<void(const JobRecord&)>> waiters;
-  {
+  if (!record_end(record)) {  // another server says what becomes of it
     std::lock_guard lock(mutex_);
-    job->record = record;
-    job->preview.reset();
-    tell(*job, name_of(state), error.empty() ? json::object() : json{{"error", error}});
-    job->subscribers.clear();
-    waiters.swap(job->waiters);
-    over_.push_back(record.id);
-    forget_old();
+    job->mine = job->lost = false, job->claimed_at = 0;
+    poke();
+    return;
   }
   metrics_.count_job(name_of(state));
   nlohmann::ordered_json line{{"job", record.id},
@@ -278,7 +300,47 @@ void Jobs::finish(LivePointer job, JobState state, const std::string& error) {
                               {"seconds", record.ended - (record.started ? record.started : record.ended)}};
   if (!error.empty()) line["error"] = error;
   log_.write("job", line);
+  told_over(job, record);
+}
+
+void Jobs::told_over(const LivePointer& job, const JobRecord& record) {
+  std::vector<std::function<void(const JobRecord&)>> waiters;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_over(job->record.state)) return;
+    queue_.remove(record.id);
+    if (job->is_served) queue_.count_served(record.client, record.seconds, seconds_now());
+    job->record = record;
+    job->preview.reset();
+    tell(*job, name_of(record.state), record.error.empty() ? json::object() : json{{"error", record.error}});
+    job->mine = job->is_served = false;
+    job->subscribers.clear();
+    waiters.swap(job->waiters);
+    over_.push_back(record.id);
+    forget_old();
+  }
   for (auto& then : waiters) then(record);
+}
+
+// False where it is another server's. Told to nobody before it is on the disk.
+bool Jobs::record_end(const JobRecord& record) {
+  for (;;) {
+    try {
+      return history_.set_state(record) || !sharing_;
+    } catch (const Unavailable&) {
+      if (!pause()) return false;  // it runs until its lease ends
+    } catch (const std::exception& e) {
+      log_.write("history", {{"job", record.id}, {"error", e.what()}});
+      return true;
+    }
+  }
+}
+
+bool Jobs::pause() {
+  std::unique_lock lock(mutex_);
+  if (stop_now_ || (stopping_ && seconds_now() > stop_at_)) return false;
+  wake_.wait_for(lock, std::chrono::milliseconds(500), [&] { return stop_now_; });
+  return !stop_now_;
 }
 
 }  // namespace sf::server

@@ -77,7 +77,8 @@ class Jobs {
   Accepted submit(JobRecord job);
   // false where it is over, or not there
   bool cancel(const std::string& id);
-  size_t cancel_all(const std::string& client);                 // of that client, by its API: how many
+  void cancel_left(const std::string& id);       // its client is gone: at once, or once the history answers
+  size_t cancel_all(const std::string& client);  // of that client, by its API: how many
   bool set_priority(const std::string& id, Priority priority);  // false where it does not wait
 
   std::optional<JobView> find(const std::string& id) const;
@@ -108,6 +109,7 @@ class Jobs {
   struct Seat;
   struct Active;
   struct Group;
+  struct Sharing;
   using LivePointer = std::shared_ptr<Live>;
   void work();
   bool may_join(const Group& group, const JobRecord& record) const;  // with the mutex
@@ -135,6 +137,25 @@ class Jobs {
   void fail_overdue(double now);
   void drop_ended(double now);
   bool is_unwanted(const Active& active) const;
+  void told_over(const LivePointer& job, const JobRecord& record);
+  bool record_end(const JobRecord& record);
+  bool pause();  // while the history does not answer; false: the server stops
+  void lose(Group& group, Active& active);
+
+  // With other servers of the history (sharing.cpp): each has all jobs that wait or run anywhere, and mirrors what the
+  // others tell of those that they run.
+  bool claim(const LivePointer& job);
+  bool cancel_shared(const std::string& id);
+  void share();
+  void send();
+  void hear(const std::string& message);
+  bool look();
+  void fetch(const std::string& id);
+  void mirror_started(Live& job);  // with the mutex, as the next
+  void mirror_waiting(Live& job);
+  void mirror_over(const std::string& id);
+  void tell_others(Live& job, const JobEvent& event);  // with the mutex
+  void poke();
 
   History& history_;
   ModelShelf& shelf_;
@@ -173,6 +194,7 @@ class Jobs {
   std::unique_ptr<Loading> loading_;  // the worker's
   size_t running_ = 0;
   double stop_at_ = 0;
+  std::unique_ptr<Sharing> sharing_;         // null: this server is alone
   double previewed_ = 0, preview_took_ = 0;  // when the last one was made, in seconds of a clock, and how long it took
 };
 

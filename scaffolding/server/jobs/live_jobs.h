@@ -19,6 +19,25 @@ struct Jobs::Live {
   bool cancelled = false;
   bool wants_previews = false;  // somebody waits for one of each step
   double waiting_since = 0;
+  // Of a history that several servers have:
+  bool mine = false;       // this server runs it, or is about to
+  bool lost = false;       // it was this server's, and is another's
+  bool is_served = false;  // by another server
+  double claimed_at = 0;   // seconds of a clock, once it is this server's
+};
+
+// What other servers are to be told; guarded by the mutex of Jobs.
+struct Jobs::Sharing {
+  struct Message {
+    std::string job, name;  // an event's; "change": something else happened to jobs
+    json text;
+    std::shared_ptr<const std::string> preview;
+  };
+  std::vector<Message> outbox;
+  std::vector<std::string> to_cancel;  // whose clients left
+  std::atomic<bool> is_over{false};
+  int poke;  // an eventfd that wakes the thread
+  std::thread thread;
 };
 
 // A picture that is being made: the worker's alone, as what follows.

@@ -11,6 +11,7 @@
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/server/jobs/live_jobs.h"
+#include "scaffolding/server/unavailable.h"
 
 namespace sf::server {
 
@@ -118,8 +119,9 @@ void Jobs::begin(LivePointer job) {
   }
   Group& g = groups_.back();
   g.jobs.push_back({.job = job, .seats = {}});
+  if (sharing_) return;  // it was claimed before
   try {
-    history_.set_state(record);
+    history_.claim(record);
   } catch (const std::exception& e) {
     end(g, g.jobs.back(), JobState::Failed, e.what());
   }
@@ -323,7 +325,16 @@ void Jobs::finish_picture(Active& a, std::list<Seat>::iterator seat) {
                   .width = made.width,
                   .height = made.height,
                   .frames = made.frames};
-  picture = history_.add_picture(record, picture, made.bytes, made.suffix);
+  for (bool added = false; !added;) try {
+      picture = history_.add_picture(record, picture, made.bytes, made.suffix);
+      added = true;
+    } catch (const Unavailable&) {
+      if (!pause()) throw Stopped("history: the server stops");
+    } catch (const History::LeaseLost&) {
+      std::lock_guard lock(mutex_);
+      a.job->lost = true;
+      return;
+    }
   metrics_.count_picture();
   a.seats.erase(seat);
   std::lock_guard lock(mutex_);
@@ -361,6 +372,8 @@ void Jobs::turn(Group& g) {
       const StopWhen stop([&] { return is_unwanted(*a); });
       begin_picture(g, *a);
     } catch (const Stopped&) {
+    } catch (const Unavailable&) {
+      pause();
     } catch (const std::exception& e) {
       end(g, *a, JobState::Failed, e.what());
     }
@@ -374,13 +387,28 @@ void Jobs::end(Group& g, Active& a, JobState state, const std::string& error) {
   {
     std::lock_guard lock(mutex_);
     queue_.count_served(job->record.client, a.seconds, seconds_now());
+    job->record.seconds = a.seconds;
     --running_;
   }
   g.jobs.remove_if([&](const Active& other) { return &other == &a; });
   finish(job, state, error);
   if (state == JobState::Done &&
       (settings_.retention.pictures || settings_.retention.bytes || settings_.retention.days))
-    history_.clean(settings_.retention);
+    try {
+      history_.clean(settings_.retention);
+    } catch (const Unavailable&) {}  // at the next one
+}
+
+// Another server goes on with it.
+void Jobs::lose(Group& g, Active& a) {
+  const LivePointer job = a.job;
+  g.jobs.remove_if([&](const Active& other) { return &other == &a; });
+  log_.write("job lost", {{"job", job->record.id}});
+  std::lock_guard lock(mutex_);
+  queue_.count_served(job->record.client, 0, seconds_now());
+  --running_;
+  job->mine = job->lost = false, job->claimed_at = 0;
+  poke();
 }
 
 void Jobs::fail_overdue(double now) {
@@ -399,7 +427,7 @@ void Jobs::fail_overdue(double now) {
 bool Jobs::is_unwanted(const Active& a) const {
   const double now = seconds_now();
   std::lock_guard lock(mutex_);
-  return stop_now_ || (stopping_ && now > stop_at_) || a.job->cancelled ||
+  return stop_now_ || (stopping_ && now > stop_at_) || a.job->cancelled || a.job->lost ||
          now - a.job->record.started > settings_.most_running;
 }
 
@@ -408,12 +436,13 @@ void Jobs::drop_ended(double now) {
   for (auto& g : groups_)
     for (auto at = g.jobs.begin(); at != g.jobs.end();) {
       Active& a = *at++;
-      bool cancelled;
+      bool cancelled, lost;
       {
         std::lock_guard lock(mutex_);
-        cancelled = a.job->cancelled;
+        cancelled = a.job->cancelled, lost = a.job->lost;
       }
-      if (cancelled) end(g, a, JobState::Cancelled, "");
+      if (lost) lose(g, a);
+      else if (cancelled) end(g, a, JobState::Cancelled, "");
       else if (now - a.job->record.started > settings_.most_running)
         end(g, a, JobState::Failed, "the job ran for longer than this server lets it");
     }
@@ -444,8 +473,10 @@ void Jobs::work() {
         overtakes = groups_.empty() || best->priority > groups_.back().priority;
         wanted = model;
         if (overtakes ? is_at_hand(model) : may_join(groups_.back(), job->record)) queue_.remove(best->id), next = job;
+        if (next) next->mine = true;
       }
     }
+    if (next && sharing_ && !claim(next)) next = nullptr, wanted.clear();
     take_loaded();
     if (!next && !wanted.empty()) load_beside(wanted, overtakes);
     if (next && overtakes) {
@@ -479,13 +510,18 @@ void Jobs::work() {
         record = a.job->record;
         waiters.swap(a.job->waiters);
       }
-      history_.set_state(record);
+      try {
+        history_.set_state(record);
+      } catch (const std::exception& e) {
+        log_.write("history", {{"job", record.id}, {"error", e.what()}});
+      }
       for (auto& then : waiters) then(record);
     }
   groups_.clear();
   std::vector<std::pair<JobRecord, std::function<void(const JobRecord&)>>> left;
   {
     std::lock_guard lock(mutex_);
+    if (sharing_) sharing_->outbox.push_back({.job = "", .name = "change", .text = {}, .preview = nullptr});
     running_ = 0;
     for (auto& [id, job] : live_)
       for (auto& then : job->waiters) left.emplace_back(job->record, std::move(then));

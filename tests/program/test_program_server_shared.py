@@ -1,0 +1,188 @@
+"""`scaffolding serve --database`: several servers of one queue, over a PostgreSQL of its own. SF_SHARED_KILLS makes the
+test of crashes longer (Makefile)."""
+
+import concurrent.futures
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from postgres_server import postgres
+from served import Server, serving, skip_without_server
+
+APPLE = {"prompt": "red apple, noto", "num_inference_steps": 2, "seed": 7}
+LONG = {"prompt": "red apple, noto", "num_inference_steps": 400, "seed": 7}
+LEASE = 2
+
+
+@pytest.fixture(scope="module")
+def database(program, build_dir):
+    skip_without_server(program, build_dir)
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def two(database, build_dir, tmp_path):
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(serving(build_dir, tmp_path / name, *options(database))) for name in ("a", "b")]
+    database.sql("TRUNCATE scaffolding.jobs, scaffolding.files CASCADE")
+
+
+def options(database):
+    return ["--database", database.address, "--lease", LEASE]
+
+
+def post(server, **more):
+    status, job, _ = server.post("/api/v1/jobs", {**APPLE, **more})
+    assert status in (200, 201, 202), job
+    return job["id"]
+
+
+def events(server, job, seconds=60):
+    """The names of a job's events, until it is over."""
+    _, text, _ = server.get(f"/api/v1/jobs/{job}/events", timeout=seconds)
+    return [line[7:] for line in text.decode().splitlines() if line.startswith("event: ")]
+
+
+def wait_for(what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := what():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+def test_each_job_ends_once_wherever_it_was_posted(two, database):
+    jobs = [post(two[i % 2], seed=i, count=1 + i % 2) for i in range(16)]
+    for i, job in enumerate(jobs):
+        for server in two:
+            view = server.wait(job)
+            assert view["state"] == "done" and [p["seed"] for p in view["pictures"]] == [i, i + 1][: 1 + i % 2]
+    pictures = [server.get(f"/api/v1/pictures/{jobs[0]}-0")[1] for server in two]
+    assert pictures[0] == pictures[1] and pictures[0].startswith(b"\x89PNG")
+    assert database.sql("SELECT count(*), count(DISTINCT (job, place)) FROM scaffolding.pictures") == ["24|24"]
+    ran = [server.told().count('"state":"done"') for server in two]
+    assert sum(ran) == 16 and min(ran) > 0, ran
+
+
+def test_events_and_cancelling_of_a_job_that_runs_at_the_other(two):
+    job = post(two[0], **LONG)
+    two[0].wait(job, states=("running",))
+    wait_for(lambda: two[1].get(f"/api/v1/jobs/{job}")[1]["progress"] > 0)
+    here = next(i for i in (0, 1) if f'"{job}"' not in two[i].told())
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        heard = [pool.submit(events, server, job) for server in two]
+        time.sleep(0.3)
+        # Asked of both, one of which does not run it.
+        assert two[here].request("DELETE", f"/api/v1/jobs/{job}")[0] in (200, 202, 204)
+        for names in heard:
+            names = names.result()
+            assert names[-1] == "cancelled" and "step" in names and names.count("cancelled") == 1
+    for server in two:
+        assert server.get(f"/api/v1/jobs/{job}")[1]["state"] == "cancelled"
+        assert server.request("DELETE", f"/api/v1/jobs/{job}")[0] < 500
+
+
+def test_a_key_makes_one_job_at_both(two):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+
+        def ask(i):
+            return two[i % 2].post("/api/v1/jobs", APPLE, headers={"Idempotency-Key": "one"})[1]["id"]
+
+        assert len(set(pool.map(ask, range(16)))) == 1
+    assert two[1].post("/api/v1/jobs", {**APPLE, "prompt": "a car"}, headers={"Idempotency-Key": "one"})[0] == 409
+
+
+def test_hostile_texts_are_values(two, database):
+    for text in ["'; DROP TABLE jobs; --", "\\'; SELECT 1", "a\0b", "\ud83d\ude00 é", "$1 ? ?1", "%s'\"", "\x01 \x7f"]:
+        end = two[1].wait(post(two[0], prompt=text))
+        # A picture's file cannot say a prompt with NUL: that job says so.
+        assert end["state"] == "done" or ("\0" in text and "zero byte" in end["error"]), end
+        assert two[1].get("/api/v1/jobs?limit=5")[0] == 200
+    for words in ["%27%3B--", "%00", "%ff%fe", "a%27%20|%20!", "(", ":*", "%5C"]:
+        assert two[0].get(f"/api/v1/jobs?q={words}")[0] < 500
+        assert two[0].get(f"/api/v1/pictures?q={words}")[0] < 500
+    assert database.sql("SELECT count(*) FROM scaffolding.jobs") == ["7"]
+
+
+def test_kills_lose_no_job_and_double_none(database, build_dir, tmp_path):
+    kills = int(os.environ.get("SF_SHARED_KILLS", "3"))
+    drawn, accepted = random.Random(kills), []
+    with contextlib.ExitStack() as stack:
+        servers = [Server(build_dir, tmp_path / str(i), *options(database)) for i in range(2)]
+        stack.callback(lambda: [s.stop() for s in servers])
+        for n in range(kills):
+            accepted += [post(servers[i % 2], seed=len(accepted)) for i in range(6)]
+            time.sleep(drawn.random() * 0.5)
+            victim = drawn.randrange(2)
+            servers[victim].stop(signal.SIGKILL)
+            accepted.append(post(servers[1 - victim], seed=len(accepted)))
+            servers[victim] = Server(build_dir, tmp_path / str(victim), *options(database))
+        for job in accepted:
+            end = servers[0].wait(job, seconds=120)
+            assert end["state"] == "done" or "twice" in end["error"], end
+        done = database.sql("SELECT count(*) FROM scaffolding.jobs WHERE state = 'done'")
+        assert database.sql(
+            "SELECT count(*), count(DISTINCT job) FROM scaffolding.pictures p JOIN scaffolding.jobs j "
+            "ON j.id = p.job WHERE j.state = 'done'"
+        ) == [f"{done[0]}|{done[0]}"]
+        assert database.sql("SELECT count(*) FROM scaffolding.jobs") == [str(len(accepted))]
+        print(f"\n{kills} kills, {len(accepted)} jobs, {done[0]} done")
+    database.sql("TRUNCATE scaffolding.jobs, scaffolding.files CASCADE")
+
+
+def test_a_database_that_is_gone_and_comes_back(two, database):
+    job = post(two[0], **{**LONG, "num_inference_steps": 60})
+    two[0].wait(job, states=("running",))
+    database.stop()
+    for server in two:
+        status, body, headers = server.post("/api/v1/jobs", APPLE)
+        assert status == 503 and headers["Retry-After"] and "database" in body["error"]["message"], body
+        status, why, headers = server.get("/readyz")
+        assert status == 503 and b"database" in why and headers["Retry-After"]
+        assert server.get("/healthz")[0] == 200
+    time.sleep(LEASE + 1)  # longer than the lease: nobody takes it over for that
+    database.start()
+    for server in two:
+        wait_for(lambda server=server: server.get("/readyz")[0] == 200)
+        assert server.wait(job)["state"] == "done"
+        assert server.wait(post(server))["state"] == "done"
+        assert '"taken over"' not in server.told()
+
+
+def test_a_database_that_is_slow_is_waited_for_and_not_for_ever(two, database):
+    locker = subprocess.Popen(
+        [
+            database.programs / "psql",
+            "-X",
+            "-q",
+            database.address,
+            "-c",
+            "BEGIN; LOCK TABLE scaffolding.jobs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(8); COMMIT",
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    time.sleep(0.5)
+    begin = time.monotonic()
+    status, body, headers = two[0].post("/api/v1/jobs", APPLE)
+    assert status == 503 and headers["Retry-After"], body
+    assert time.monotonic() - begin < 7
+    locker.wait(timeout=30)
+    for server in two:
+        wait_for(lambda server=server: server.get("/readyz")[0] == 200)
+        assert server.wait(post(server))["state"] == "done"
+
+
+def test_an_address_that_is_none_is_refused(program, tmp_path):
+    done = program("serve", "--data", tmp_path / "d", "--port", 0, "--database", "mysql://a")
+    assert done.returncode != 0 and "--database: must be postgresql://user@host/name" in done.stderr
+    done = program("serve", "--data", tmp_path / "d", "--port", 0, "--database", "postgresql://a@127.0.0.1:1/b")
+    assert done.returncode != 0 and "cannot connect to the database" in done.stderr
+    missing = {**os.environ, "SF_POSTGRES_LIBRARY": str(tmp_path / "none.so")}
+    done = program("serve", "--data", tmp_path / "d", "--port", 0, "--database", "postgresql://a@b/c", env=missing)
+    assert done.returncode != 0 and "libpq-dev" in done.stderr
