@@ -1,6 +1,6 @@
 // What the history needs of a database: statements with values, transactions, errors as exceptions. SQLite
-// (database.sqlite.cpp) and PostgreSQL (database.postgres.cpp, a library of its own) are behind it; the history's SQL is
-// what both understand, with placeholders as SQLite has them: ? or ?1. One thread at a time for a Database and its
+// (database.sqlite.cpp) and PostgreSQL (database.postgres.cpp, a library of its own) are behind it; the SQL is what
+// both understand, with placeholders as SQLite has them: ? or ?1. One thread at a time for a Database and its
 // statements. RuntimeError with the database's words where something fails, Unavailable where it does not answer.
 #pragma once
 #include <cstdint>

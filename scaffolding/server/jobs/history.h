@@ -35,8 +35,8 @@ struct Retention {
 class History {
  public:
   // The folder is made where it is not there. RuntimeError where another server has it, or its database is damaged.
-  // database: postgresql://..., shared with other servers; "": SQLite in the folder. lease: seconds after which the jobs
-  // of a server that is not heard of are others'.
+  // database: postgresql://..., shared with other servers; "": SQLite in the folder. lease: seconds after which the
+  // jobs of a server that is not heard of are others'.
   explicit History(const std::string& folder, const std::string& database = "", double lease = 15);
   ~History();
   History(const History&) = delete;
@@ -107,8 +107,8 @@ class History {
   bool is_shared() const { return !server_.empty(); }
   double lease() const { return lease_; }
   const std::string& server() const { return server_; }  // an id of this process; "" where it is alone
-  // This server's leases begin anew. take_over: jobs of those that ran out wait again, or have failed, as after a crash.
-  // How many did.
+  // This server's leases begin anew. take_over: jobs of those that ran out wait again, or have failed, as after a
+  // crash. How many did.
   int64_t keep_leases(bool take_over);
   struct Sketch {
     std::string id, owner;  // "" of one that waits

@@ -1,6 +1,6 @@
-// Several servers of one history. The database says whose a job is; this thread keeps this server's leases, takes up what
-// others accepted, and passes on what happens to jobs. Messages only make it quick: it looks for itself every second, so
-// that one that is lost costs as much.
+// Several servers of one history. The database says whose a job is; this thread keeps this server's leases, takes up
+// what others accepted, and passes on what happens to jobs. Messages only make it quick: it looks for itself every
+// second, so that one that is lost costs as much.
 #include <unistd.h>
 
 #include <chrono>
