@@ -3,6 +3,7 @@
 #include <libpq-fe.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -204,9 +205,15 @@ class PostgresDatabase final : public Database {
     in_transaction_ = false;
   }
   void roll_back() noexcept override {
+    // At once, also where a statement has just failed: else the connection would stay in a transaction that is void.
+    const double again = std::exchange(asked_again_, 0);
     try {
       if (connection_) execute("ROLLBACK");
-    } catch (const std::exception&) {}  // with the connection it is gone
+    } catch (const std::exception&) {
+      PQfinish(connection_);  // with the connection it is gone
+      connection_ = nullptr;
+    }
+    asked_again_ = std::max(asked_again_, again);
     in_transaction_ = false;
   }
 
