@@ -54,6 +54,7 @@ if(TARGET scaffolding_program)
 endif()
 if(TARGET scaffolding_server AND NOT SKBUILD)
   install(FILES cmake/scaffolding.service cmake/scaffolding.nginx.conf cmake/scaffolding.Caddyfile
+          cmake/scaffolding.haproxy.cfg
           DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding COMPONENT runtime)
 endif()
 # The models that come with the program: io/hub/shipped_models.cpp looks for them beside the library,

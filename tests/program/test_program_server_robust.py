@@ -431,6 +431,48 @@ def test_nginx_as_it_is_described(behind, certificate, tmp_path):
             proxy.terminate()
 
 
+def test_haproxy_as_it_is_described(behind, certificate, tmp_path):
+    haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    if not haproxy:
+        pytest.skip("haproxy is not installed")
+    port = free_port()
+    (tmp_path / "both.pem").write_text((certificate / "pem").read_text() + (certificate / "key").read_text())
+    text = (ROOT / "cmake/scaffolding.haproxy.cfg").read_text()
+    for old, new in (
+        ("bind :443", f"bind 127.0.0.1:{port}"),
+        ("127.0.0.1:7860", f"127.0.0.1:{behind.port}"),
+        ("/etc/ssl/pictures.example.org.pem", f"{tmp_path}/both.pem"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "haproxy.cfg").write_text(text)
+    with subprocess.Popen([haproxy, "-db", "-f", str(tmp_path / "haproxy.cfg")],
+                          stderr=open(tmp_path / "log", "w")) as proxy:  # fmt: skip
+        try:
+            check_proxied(behind, port)
+            # One that waits behind another job is cancelled when its client leaves, and so is one that runs.
+            body = {**APPLE, "num_inference_steps": 400, "size": "128x128"}
+            first = behind.post("/api/v1/jobs", {**APPLE, "num_inference_steps": 400})[1]["id"]
+            behind.wait(first, states=("running",))
+            for over in (None, first):
+                if over:
+                    behind.request("DELETE", f"/api/v1/jobs/{over}")
+                known = {job["id"] for job in behind.get("/api/v1/jobs?limit=100")[1]["jobs"]}
+                with pytest.raises(TimeoutError):
+                    text = json.dumps(body)
+                    through_tls(
+                        port,
+                        "POST /v1/images/generations HTTP/1.1\nHost: pictures.example.org\nContent-Type: "
+                        f"application/json\nContent-Length: {len(text)}\n\n{text}",
+                        seconds=0.5,
+                    )
+                jobs = [job["id"] for job in behind.get("/api/v1/jobs?limit=100")[1]["jobs"]]
+                (left,) = set(jobs) - known
+                assert behind.wait(left, seconds=10)["state"] == "cancelled"
+        finally:
+            proxy.terminate()
+
+
 def test_caddy_as_it_is_described(behind, certificate, tmp_path):
     caddy = shutil.which("caddy")
     if not caddy:
