@@ -3,7 +3,9 @@ how soon a cancelled job stops and a client's leaving is noticed, clients at a t
 what previews cost, crowds and slow clients, and memory after many requests.
 
     PYTHONPATH=build/python .venv/bin/python benchmarks/server.py build [--rounds 20] [--steps 4] [--requests 10000]
-        [--rows start,above,stop,clients,previews,crowd,slow,memory]
+        [--rows start,above,stop,clients,previews,crowd,slow,memory,shared]
+
+"shared" is two servers of one PostgreSQL, on a core each, beside one on one core; it is not among the usual ones.
 
 Every row is this machine's, one server on the loopback with the model that ships; medians, and the 99th of a hundred.
 A request above the pipeline's call: its time at the client without the steps' and the decoding's, which the same
@@ -13,6 +15,7 @@ pipeline takes from Python in turns with it.
 import argparse
 import http.client
 import json
+import os
 import pathlib
 import re
 import resource
@@ -26,6 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+from postgres_server import postgres  # noqa: E402
 from served import Server  # noqa: E402
 
 PROMPT = "red apple, noto"
@@ -324,6 +328,42 @@ def memory(server, requests):
     print(f"{name:48} {after - before:10.1f} {after - middle:10.1f} MB", flush=True)
 
 
+def shared(build, folder, repeats, jobs=24, steps=8):
+    """Pictures a second of one server and of two on one queue, each bound to a core, in turns."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    assert len(cores) == 2, "two cores are needed"
+    rates = {1: [], 2: []}
+    with postgres() as database:
+        for i in range(repeats):
+            for number in (1, 2):
+                servers = []
+                for core in cores[:number]:
+                    data = folder / f"shared{i}-{number}-{core}"
+                    servers.append(Server(build, data, "--database", database.address, "--max-batch", 1))
+                    # Of each of its threads, and of those that come.
+                    subprocess.run(["taskset", "-acp", str(core), str(servers[-1].process.pid)], check=True,
+                                   stdout=subprocess.DEVNULL)  # fmt: skip
+                for server in servers:  # the model is in memory
+                    warm = server.post("/api/v1/jobs", {"prompt": PROMPT, "num_inference_steps": 1})[1]["id"]
+                    wait_for(server, warm, ("done",))
+                time.sleep(1)
+                begin = time.perf_counter()
+                made = [
+                    servers[n % number].post(
+                        "/api/v1/jobs", {"prompt": PROMPT, "num_inference_steps": steps, "seed": n}
+                    )[1]["id"]
+                    for n in range(jobs)
+                ]
+                for job in made:  # asked for seldom: the cores are the servers'
+                    servers[0].wait(job, seconds=600, pause=0.05)
+                rates[number].append(jobs / (time.perf_counter() - begin))
+                for server in servers:
+                    server.stop()
+    one, two = (statistics.median(rates[n]) for n in (1, 2))
+    print(f"one server on a core, {steps} steps                  {one:10.2f} pictures/s")
+    print(f"two on one queue, a core each                  {two:10.2f} pictures/s, {two / one:.2f} times; goal 1.9")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("build", type=pathlib.Path)
@@ -358,6 +398,8 @@ def main():
             crowd(options.build, folder, options.jobs)
         if "slow" in rows:
             slow(options.build, folder, options.connections)
+        if "shared" in rows:
+            shared(options.build, folder, max(1, options.rounds // 4))
 
 
 if __name__ == "__main__":

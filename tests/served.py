@@ -50,13 +50,13 @@ class Server:
     def post(self, path, body=None, **more):
         return self.request("POST", path, body if body is not None else {}, **more)
 
-    def wait(self, job, states=("done", "failed", "cancelled"), seconds=60):
+    def wait(self, job, states=("done", "failed", "cancelled"), seconds=60, pause=0.01):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             view = self.get(f"/api/v1/jobs/{job}")[1]
             if view["state"] in states:
                 return view
-            time.sleep(0.01)
+            time.sleep(pause)
         raise AssertionError(f"{job} is not {states}: {view}\n{self.told()}")
 
     def stop(self, how=signal.SIGTERM):
