@@ -5,6 +5,7 @@ import os
 import pathlib
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -51,6 +52,19 @@ class Postgres:
 
     def stop(self, mode="fast"):
         self.run("pg_ctl", "-D", self.data, "-w", "-m", mode, "stop")
+
+    @contextlib.contextmanager
+    def hanging(self):
+        """It is there and says nothing, as behind a broken network."""
+        main = int((self.data / "postmaster.pid").read_text().split()[0])
+        group = [main, *map(int, pathlib.Path(f"/proc/{main}/task/{main}/children").read_text().split())]
+        for process in group:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in group:
+                os.kill(process, signal.SIGCONT)
 
     def sql(self, text):
         """The rows of a query, their columns parted by '|'."""

@@ -53,6 +53,10 @@ struct Server::Parts {
     HttpCallbacks callbacks;
     callbacks.refuse = [this](const Request& head) { return refuse(head); };
     callbacks.handle = [this](std::shared_ptr<const Request> r, Answer a) { handle(*r, std::move(a)); };
+    callbacks.at_once = [this](const Request& r) {
+      const auto found = router.find(r.method, r.path);
+      return found.route && !found.route->waits;
+    };
     callbacks.answered = [this](const Request& r, int status, double seconds) { answered(r, status, seconds); };
     callbacks.malformed = [](int status, const std::string& message) {
       return error_response(ErrorShape::Own, ApiError(status, message, "http"));

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -105,8 +106,8 @@ def test_hostile_texts_are_values(two, database):
         assert end["state"] == "done" or ("\0" in text and "zero byte" in end["error"]), end
         assert two[1].get("/api/v1/jobs?limit=5")[0] == 200
     for words in ["%27%3B--", "%00", "%ff%fe", "a%27%20|%20!", "(", ":*", "%5C"]:
-        assert two[0].get(f"/api/v1/jobs?q={words}")[0] < 500
-        assert two[0].get(f"/api/v1/pictures?q={words}")[0] < 500
+        assert two[0].get(f"/api/v1/jobs?words={words}")[0] < 500
+        assert two[0].get(f"/api/v1/pictures?words={words}")[0] < 500
     assert database.sql("SELECT count(*) FROM scaffolding.jobs") == ["7"]
 
 
@@ -180,6 +181,79 @@ def test_a_database_that_is_slow_is_waited_for_and_not_for_ever(two, database):
     for server in two:
         wait_for(lambda server=server: server.get("/readyz")[0] == 200)
         assert server.wait(post(server))["state"] == "done"
+
+
+def test_a_database_that_hangs_holds_up_nobody_for_long(two, database):
+    post(two[0])
+    with database.hanging(), concurrent.futures.ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(two[0].post, "/api/v1/jobs", APPLE) for _ in range(6)]
+        time.sleep(0.3)
+        for _ in range(10):  # whoever looks whether the process lives does not wait behind them
+            begin = time.monotonic()
+            assert two[0].get("/healthz")[0] == 200 and time.monotonic() - begin < 1
+            time.sleep(0.3)
+        for answer in asked:
+            status, body, headers = answer.result()
+            assert status == 503 and headers["Retry-After"], body
+    for server in two:
+        wait_for(lambda server=server: server.get("/readyz")[0] == 200)
+        assert server.wait(post(server))["state"] == "done"
+
+
+def test_what_one_server_keeps_the_other_shows(two, database):
+    """Favourites, search, removal, signed addresses: one history."""
+    apple, car = post(two[0]), post(two[1], prompt="blue car, noto", seed=8)
+    for server in two:
+        assert server.wait(apple)["state"] == server.wait(car)["state"] == "done"
+        for words, found in (("apple", apple), ("CAR", car), ("blue%20ca", car)):
+            status, page, _ = server.get(f"/api/v1/pictures?words={words}")
+            assert [p["id"] for p in page["pictures"]] == [f"{found}-0"], page
+        assert server.get("/api/v1/pictures?words=boat")[1]["pictures"] == []
+    assert two[0].request("PATCH", f"/api/v1/pictures/{apple}-0", {"favourite": True})[0] == 200
+    page = two[1].get("/api/v1/pictures?favourites=true")[1]
+    assert [p["id"] for p in page["pictures"]] == [f"{apple}-0"]
+    made = two[0].post(
+        "/v1/images/generations", {"prompt": "red apple", "n": 1, "size": "128x128", "response_format": "url"}
+    )[1]
+    path = "/" + made["data"][0]["url"].split("/", 3)[3]
+    assert two[1].get(path)[1] == two[0].get(path)[1] and two[1].get(path)[0] == 200
+    assert two[1].get(path[:-1] + ("0" if path[-1] != "0" else "1"))[0] in (401, 403, 404)
+    assert two[1].request("DELETE", f"/api/v1/pictures/{car}-0")[0] in (200, 204)
+    assert two[0].get(f"/api/v1/pictures/{car}-0")[0] == 404
+    assert database.sql(f"SELECT count(*) FROM scaffolding.files WHERE name LIKE '{car}%'") == ["0"]
+
+
+def test_a_session_is_known_to_both_and_clients_see_their_own(database, build_dir, tmp_path, program):
+    tokens = tmp_path / "tokens"
+    words = []
+    with open(tokens, "w") as file:
+        for name in ("ann", "ben"):
+            made = program("serve", "--new-token", name)
+            file.write(made.stdout)
+            words.append(re.search(r"is (\S{43})$", made.stderr, re.M)[1])
+    with contextlib.ExitStack() as stack:
+        two = [
+            stack.enter_context(serving(build_dir, tmp_path / name, *options(database), "--tokens", tokens))
+            for name in ("a", "b")
+        ]
+        ann, ben = ({"Authorization": f"Bearer {word}"} for word in words)
+        status, _, headers = two[0].post("/api/v1/session", {"token": words[0]})
+        assert status < 300
+        cookie = {"Cookie": headers["Set-Cookie"].split(";")[0]}
+        job = two[0].post("/api/v1/jobs", APPLE, headers=ann)[1]["id"]
+        wait_for(lambda: two[1].get(f"/api/v1/jobs/{job}", headers=cookie)[1].get("state") == "done")
+        assert two[1].get(f"/api/v1/jobs/{job}", headers=ben)[0] == 404
+        assert two[1].get("/api/v1/pictures", headers=ben)[1]["pictures"] == []
+    database.sql("TRUNCATE scaffolding.jobs, scaffolding.files CASCADE")
+
+
+def test_retention_removes_rows_and_files(database, build_dir, tmp_path):
+    with serving(build_dir, tmp_path / "a", *options(database), "--keep-pictures", 3) as server:
+        for i in range(6):
+            assert server.wait(post(server, seed=i))["state"] == "done"
+        wait_for(lambda: database.sql("SELECT count(*) FROM scaffolding.pictures") == ["3"])
+        assert database.sql("SELECT count(*) FROM scaffolding.files") == ["3"]
+    database.sql("TRUNCATE scaffolding.jobs, scaffolding.files CASCADE")
 
 
 def test_an_address_that_is_none_is_refused(program, tmp_path):

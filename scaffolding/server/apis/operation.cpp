@@ -11,7 +11,8 @@ void add_operation_routes(Router& router, Context& c) {
   router
       .add("GET", "/healthz", "200 as long as the process answers",
            [](Call&, const Answer& a) { a->respond({.body = "ok\n", .type = "text/plain"}); })
-      .open();
+      .open()
+      .at_once();
   router
       .add("GET", "/readyz", "200 where jobs are accepted, else 503 and why",
            [&c](Call&, const Answer& a) {

@@ -272,6 +272,8 @@ void Connection::on_body(beast::error_code error) {
   auto exchange = std::make_shared<BeastExchange>(shared_from_this(), number_);
   exchange_ = exchange;
   watch();
+  if (server_->callbacks.at_once && server_->callbacks.at_once(*request_))
+    return server_->callbacks.handle(request_, std::move(exchange));
   asio::post(server_->handlers, [server = server_, request = request_, exchange]() mutable {
     server->callbacks.handle(std::move(request), std::move(exchange));
   });

@@ -20,8 +20,9 @@ struct HttpLimits {
 struct HttpCallbacks {
   // With the request's head, on the network's thread: a response to refuse it with before its body is read.
   std::function<std::optional<Response>(const Request& head)> refuse;
-  // With the whole request, on a handlers' thread.
+  // With the whole request, on a handlers' thread, or on the network's where it is one that is answered at once.
   std::function<void(std::shared_ptr<const Request> request, Answer answer)> handle;
+  std::function<bool(const Request& request)> at_once;  // absent: none is
   // Of each answer, once its head is written.
   std::function<void(const Request& request, int status, double seconds)> answered;
   // The answer to what is no HTTP, or too large. What is too slow is closed.

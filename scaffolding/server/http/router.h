@@ -36,6 +36,7 @@ struct Route {
   Fields body = {}, query = {.all = {}, .others = true};
   std::vector<std::string> file_fields = {};  // of a form: parts that are files, with "[]" behind the name or not
   bool creates = false;                       // jobs: rates are limited, and a server that stops refuses it
+  bool waits = true;                          // for locks, disks, a database: not on the network's thread
 
   Route& takes(Fields fields, BodyKind kind = BodyKind::Json) {
     return body = std::move(fields), body_kind = kind, *this;
@@ -46,6 +47,7 @@ struct Route {
   Route& admin() { return access = Access::Admin, *this; }
   Route& errors(ErrorShape s) { return shape = s, *this; }
   Route& makes_jobs() { return creates = true, *this; }
+  Route& at_once() { return waits = false, *this; }
 };
 
 class Router {

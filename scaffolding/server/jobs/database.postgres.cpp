@@ -16,8 +16,9 @@ namespace sf::server {
 
 namespace {
 
-constexpr double kDeadline = 5;  // seconds of a statement; the database gives up a little before
-constexpr double kPause = 0.5;   // seconds after a failure in which nothing is asked: nobody waits behind a dead one
+constexpr double kDeadline = 5;       // seconds of a statement; the database gives up a little before
+constexpr double kShortDeadline = 1;  // after a failure, until one is answered: few threads wait for a dead one
+constexpr double kPause = 0.5;        // seconds after a failure in which nothing is asked
 constexpr unsigned kText = 25, kWhole = 20, kNumber = 701, kBytes = 17;  // types, by PostgreSQL's numbers
 
 double clock_seconds() {
@@ -169,7 +170,7 @@ class PostgresDatabase final : public Database {
     const bool sent = values || types ? PQsendQueryParams(connection_, sql, values, types, texts, lengths, formats, 0)
                                       : PQsendQuery(connection_, sql);
     if (!sent) lose("the connection to the database ended");
-    const double deadline = clock_seconds() + kDeadline;
+    const double deadline = clock_seconds() + (failed_ ? kShortDeadline : kDeadline);
     Result last;
     while (true) {
       while (const int unsent = PQflush(connection_)) {
@@ -191,6 +192,7 @@ class PostgresDatabase final : public Database {
     hear();
     if (!last) lose("the connection to the database ended");
     check(last.get());
+    failed_ = false;
     changes_ = std::strtoll(PQcmdTuples(last.get()), nullptr, 10);
     return last;
   }
@@ -232,7 +234,7 @@ class PostgresDatabase final : public Database {
     const std::string_view state = code ? code : "";
     // Given up for its time, a lock that another has, deadlocks; no room for another connection; stopping or starting.
     if (state == "57014" || state == "55P03" || state == "40P01" || state == "40001") {
-      asked_again_ = clock_seconds() + kPause;
+      asked_again_ = clock_seconds() + kPause, failed_ = true;
       fail<Unavailable>("the database does not answer in time");
     }
     if (PQstatus(connection_) != CONNECTION_OK || state.empty() || state.starts_with("57P") ||
@@ -245,7 +247,7 @@ class PostgresDatabase final : public Database {
     const std::string text = why;
     PQfinish(connection_);
     connection_ = nullptr;
-    asked_again_ = clock_seconds() + kPause;
+    asked_again_ = clock_seconds() + kPause, failed_ = true;
     fail<Unavailable>(text);
   }
 
@@ -276,7 +278,7 @@ class PostgresDatabase final : public Database {
     // Names that are not in this schema are not ours.
     const char* values[] = {address_.c_str(),
                             "scaffolding",
-                            "4",
+                            failed_ ? "2" : "4",  // seconds; libpq has none below two
                             "UTF8",
                             "-c statement_timeout=4500 -c lock_timeout=4000 -c search_path=scaffolding "
                             "-c idle_in_transaction_session_timeout=20000 -c client_min_messages=warning "
@@ -303,6 +305,7 @@ class PostgresDatabase final : public Database {
   const std::string address_;
   PGconn* connection_ = nullptr;
   bool in_transaction_ = false, listens_ = false;
+  bool failed_ = false;  // the last statement was not answered
   double asked_again_ = 0;
   int64_t changes_ = 0;
   std::vector<std::string> heard_;

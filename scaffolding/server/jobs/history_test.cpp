@@ -82,25 +82,31 @@ TEST_F(HistoryTest, PicturesComeInPages) {
   EXPECT_EQ(kept.pictures[0].prompt, "a red apple");
 }
 
-TEST_F(HistoryTest, AFolderOfTheFirstVersionIsTakenOver) {
-  const JobRecord j = job("a");
-  {
-    History h(path("d"));
-    h.add(j);
-    h.add_picture(j, {.place = 0, .seed = 7, .width = 8, .height = 4}, "bytes");
+TEST_F(HistoryTest, FoldersOfEarlierVersionsAreTakenOver) {
+  const std::string to_2 =
+      "ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE jobs DROP COLUMN lease; ALTER TABLE jobs DROP COLUMN cancelled; "
+      "ALTER TABLE jobs DROP COLUMN seconds; PRAGMA user_version = 2;";
+  const std::string to_1 = to_2 + "ALTER TABLE pictures DROP COLUMN frames; PRAGMA user_version = 1;";
+  for (const auto& back : {to_2, to_1}) {
+    SCOPED_TRACE(back);
+    const std::string folder = path(back == to_1 ? "one" : "two");
+    const JobRecord j = job("apple");
+    {
+      History h(folder);
+      h.add(j);
+      h.add_picture(j, {.place = 0, .seed = 7, .width = 8, .height = 4}, "bytes");
+    }
+    open_sqlite(folder + "/history.sqlite")->execute(back.c_str());
+    for (int again = 0; again < 2; ++again) {
+      History h(folder);
+      const auto found = h.find(j.id);
+      ASSERT_TRUE(found && found->pictures.size() == 1);
+      EXPECT_EQ(found->pictures[0].frames, 1);
+      EXPECT_TRUE(h.set_state(*found));
+    }
+    open_sqlite(folder + "/history.sqlite")->execute("PRAGMA user_version = 4;");
+    SF_EXPECT_ERROR(RuntimeError, "later version", History(folder));
   }
-  open_sqlite(path("d/history.sqlite"))
-      ->execute(
-          "ALTER TABLE pictures DROP COLUMN frames; ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE jobs DROP COLUMN "
-          "lease; ALTER TABLE jobs DROP COLUMN cancelled; ALTER TABLE jobs DROP COLUMN seconds; PRAGMA user_version = "
-          "1;");
-  for (int again = 0; again < 2; ++again) {
-    const auto pictures = History(path("d")).find(j.id)->pictures;
-    ASSERT_EQ(pictures.size(), 1u);
-    EXPECT_EQ(pictures[0].frames, 1);
-  }
-  open_sqlite(path("d/history.sqlite"))->execute("PRAGMA user_version = 4;");
-  SF_EXPECT_ERROR(RuntimeError, "later version", History(path("d")));
 }
 
 TEST_F(HistoryTest, AKeyMakesOneJob) {
