@@ -503,10 +503,10 @@ def test_ten_thousand_pictures(tab, build_dir, tmp_path):
     for i in range(2500):
         row[0] = f"{i:020d}"
         row[4] = f"number {i}"
-        db.execute(f"INSERT INTO jobs VALUES ({', '.join('?' * 12)})", row)
+        db.execute(f"INSERT INTO jobs VALUES ({', '.join('?' * len(row))})", row)
         for k in range(4):
             picture[0:4] = f"{row[0]}-{k}", row[0], k, f"{row[0]}-{k}.png"
-            db.execute(f"INSERT INTO pictures VALUES ({', '.join('?' * 10)})", picture)
+            db.execute(f"INSERT INTO pictures VALUES ({', '.join('?' * len(picture))})", picture)
             os.link(data / "pictures" / f"{job['id']}-0.png", data / "pictures" / picture[3])
     db.commit()
     db.close()
