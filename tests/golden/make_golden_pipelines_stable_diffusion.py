@@ -101,6 +101,7 @@ def configs(vocab):
         "unet9": {**unet, "in_channels": 9},
         "unet_cond": {**unet, "time_cond_proj_dim": 8},
         "xl": xl,
+        "xl9": {**xl, "in_channels": 9},
         "refiner": {**xl, "projection_class_embeddings_input_dim": 72, "cross_attention_dim": 32},
         "vae": vae,
         "xl_vae": {
@@ -139,6 +140,7 @@ SCHEDULERS = {
 
 T2I, I2I, INPAINT = "StableDiffusionPipeline", "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline"
 XL, XLI2I = "StableDiffusionXLPipeline", "StableDiffusionXLImg2ImgPipeline"
+XLINPAINT = "StableDiffusionXLInpaintPipeline"
 PROMPT = {"prompt": "a photo of the cat", "num_inference_steps": 5, "guidance_scale": 7.5}
 TWO = {**PROMPT, "prompt": ["a photo of the cat", "the red dog and the cat running"]}
 
@@ -147,7 +149,9 @@ def components(pipeline, unet, scheduler):
     """Names of the parts, as the fixture has them, and options of the constructor."""
     parts = {
         "unet": unet,
-        "vae": "xl_vae" if "XL" in pipeline else "vae",
+        # diffusers' inpainting with SDXL takes latents_mean and latents_std into account when it decodes, not when it
+        # encodes; ours does both.
+        "vae": "xl_vae" if "XL" in pipeline and pipeline != XLINPAINT else "vae",
         "scheduler": scheduler,
         "tokenizer": "tokenizer",
         "text_encoder": "text",
@@ -157,7 +161,7 @@ def components(pipeline, unet, scheduler):
     parts |= {"text_encoder_2": "text_2", "tokenizer_2": "tokenizer_2"}
     if unet == "refiner":
         parts |= {"text_encoder": None, "tokenizer": None}
-    return parts, {"requires_aesthetics_score": unet == "refiner"} if pipeline == XLI2I else {}
+    return parts, {"requires_aesthetics_score": unet == "refiner"} if pipeline in (XLI2I, XLINPAINT) else {}
 
 
 def case(name, pipeline, call, scheduler="ddim", unet=None, seed=0, then=None, **inputs):
@@ -321,6 +325,23 @@ def cases():
                    then={"pipeline": XLI2I, "components": components(XLI2I, "xl", s)[0],
                          "options": {"requires_aesthetics_score": False},
                          "call": {**PROMPT, "num_inference_steps": 8, "denoising_start": 0.6}})  # fmt: skip
+    for u in ("xl", "xl9"):
+        name, square = f"xl_inpaint_{u}", {"height": 32, "width": 32}
+        small = {"image": {"picture": [32, 32]}, "mask_image": {"mask": [32, 32]}}
+        large = {"image": {"picture": [72, 60]}, "mask_image": {"mask": [72, 60]}}
+        yield case(name, XLINPAINT, {**PROMPT, **square}, "euler", u, **large)
+        yield case(f"{name}_strength", XLINPAINT, {**PROMPT, "height": 32, "width": 48, "strength": 0.7}, "ddim", u,
+                   image={"picture": [32, 48]}, mask_image={"mask": [32, 48]})  # fmt: skip
+        yield case(f"{name}_noise", XLINPAINT, {**PROMPT, **square, "strength": 1.0}, "euler", u, **small)
+        yield case(f"{name}_two", XLINPAINT, {**TWO, **square, "strength": 0.9, "prompt_2": ["red cat", "dog"],
+                   "negative_prompt": ["dog", "the"], "negative_original_size": {"tuple": [16, 16]}}, "dpm", u,
+                   seed=[4, 2], **small)  # fmt: skip
+        yield case(f"{name}_crop", XLINPAINT, {**PROMPT, **square, "padding_mask_crop": 4}, "ddim", u, **large)
+    small |= {"num_inference_steps": 8, "height": 32, "width": 32}
+    yield case("xl_inpaint_start", XLINPAINT, {**PROMPT, **small, "denoising_start": 0.4, "denoising_end": 0.9})
+    yield case("xl_inpaint_no_guidance", XLINPAINT, {**PROMPT, **small, "guidance_scale": 1.0}, "euler_a")
+    yield case("xl_inpaint_refiner", XLINPAINT, {**PROMPT, **small, "strength": 0.5, "aesthetic_score": 7.0}, "euler",
+               "refiner")  # fmt: skip
 
 
 # ---- what differs from diffusers on purpose
@@ -353,7 +374,7 @@ def main():
         fixture.scheduler(name, getattr(diffusers, cls), config)
     for name in ("tokenizer", "tokenizer_2"):
         fixture.tokenizer(name, transformers.CLIPTokenizer)
-    for name in (T2I, I2I, INPAINT, XL, XLI2I):
+    for name in (T2I, I2I, INPAINT, XL, XLI2I, XLINPAINT):
         unchecked = {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
         differences = {"__call__": CALL | RESCALE if name in (I2I, INPAINT) else CALL}
         fixture.pipeline(

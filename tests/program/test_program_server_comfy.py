@@ -7,6 +7,7 @@ import socket
 import struct
 
 import pytest
+from golden_pipelines import CASES, pipeline_of
 from served import serving, skip_without_server
 
 import scaffolding as sf
@@ -49,10 +50,10 @@ def node(kind, **inputs):
     return {"class_type": kind, "inputs": inputs}
 
 
-def krita(latent, split=None, steps=4, seed=7, decoded="19", **more):
+def krita(latent, split=None, steps=4, seed=7, decoded="19", model="emoji-128", **more):
     """What the plug-in sends: `latent` is the node that is sampled from, `more` further nodes."""
     graph = {
-        "1": node("CheckpointLoaderSimple", ckpt_name="emoji-128"),
+        "1": node("CheckpointLoaderSimple", ckpt_name=model),
         "3": node("CLIPTextEncode", clip=["1", 1], text="red apple, noto"),
         "4": node("CLIPTextEncode", clip=["1", 1], text="blurry"),
         "5": node("CFGGuider", model=["1", 0], positive=["3", 0], negative=["4", 0], cfg=7.0),
@@ -165,6 +166,50 @@ def test_refining_and_inpainting(server, tmp_path):
     assert part.shape == (4, 96, 96)
     alpha = part[3]
     assert (alpha[18:78, 18:78] == 255).all().item() and alpha.to(sf.float32).sum().item() == 255 * 60 * 60
+
+
+def test_xl_pictures_are_the_pipelines(program, build_dir, tmp_path):
+    """Text to picture, refining and inpainting with a tiny Stable Diffusion XL, against jobs of our own API, which are
+    the pipelines' (test_program_server_pipelines.py)."""
+    skip_without_server(program, build_dir)
+    case = next(c for c in CASES.values() if c["pipeline"] == "StableDiffusionXLPipeline")
+    pipeline_of(case, case["family"]).save_pretrained(tmp_path / "models" / "xl")
+    with serving(build_dir, tmp_path / "data", "--models", tmp_path / "models") as server:
+        assert server.get("/api/etn/model_info/checkpoints")[1]["xl"]["base_model"] == "sdxl"
+        size = {"width": 64, "height": 64}
+        request = {"model": "xl", "prompt": "red apple, noto", "negative_prompt": "blurry", "num_inference_steps": 4}
+        request |= {"guidance_scale": 7.0, "sampler": "dpm++2m-karras", "seed": 7}
+
+        def own(**more):
+            job = server.post("/api/v1/jobs", {**request, **more})[1]
+            assert server.wait(job["id"])["state"] == "done"
+            return sf.io.decode_image(server.get(f"/api/v1/pictures/{job['id']}-0")[1])
+
+        def is_own(graph, name, **more):
+            (picture,) = made(server, krita(model="xl", **graph), name, tmp_path)
+            assert picture.shape == (3, 64, 64) and (picture == own(**more)).all().item(), name
+            return picture
+
+        empty = {"n2": node("EmptyLatentImage", **size, batch_size=1)}
+        before = is_own({"latent": ["2", 0], **empty}, "xl-text", **size)
+        png = base64.b64encode(sf.io.encode_image(before, "png")).decode()
+        image = send(server, tmp_path, "image", before)
+        nodes = {
+            "n30": node("ETN_LoadImageCache", id="image"),
+            "n31": node("ETN_LoadImageCache", id="mask"),
+            "n10": node("VAEEncode", vae=["1", 2], pixels=image),
+        }
+        refined = is_own({"latent": ["10", 0], "split": 2, **nodes}, "xl-refined", image=png, strength=0.5)
+        cover = sf.zeros(1, 64, 64, dtype=sf.uint8)
+        cover[:, 16:48, 16:48] = 255
+        mask = send(server, tmp_path, "mask", cover)
+        nodes["n11"] = node("SetLatentNoiseMask", samples=["10", 0], mask=mask)
+        graph = {"latent": ["11", 0], "split": 1, **nodes}
+        hole = base64.b64encode(sf.io.encode_image(cover, "png")).decode()
+        part = is_own(graph, "xl-part", image=png, mask_image=hole, strength=0.75)
+        outside = cover[0] == 0
+        changed = (part.to(sf.float32) - before.to(sf.float32)).abs().amax(0)
+        assert not (refined == before).all().item() and changed[~outside].mean().item() > changed[outside].mean().item()
 
 
 def test_plain_graphs_history_and_view(server, tmp_path):

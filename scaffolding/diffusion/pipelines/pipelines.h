@@ -17,6 +17,7 @@
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_inpaint.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion_xl/pipeline_stable_diffusion_xl.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion_xl/pipeline_stable_diffusion_xl_img2img.h"
+#include "scaffolding/diffusion/pipelines/stable_diffusion_xl/pipeline_stable_diffusion_xl_inpaint.h"
 #include "scaffolding/diffusion/pipelines/tora/pipeline_tora.h"
 #include "scaffolding/diffusion/pipelines/tora/pipeline_tora_image2video.h"
 #include "scaffolding/diffusion/pipelines/tora/training.h"

@@ -24,6 +24,7 @@ PICTURES = {
     "StableDiffusionInpaintPipeline": {"image": picture(32, 32), "mask_image": mask(32, 32), "strength": 1.0},
     "StableDiffusionXLPipeline": {},
     "StableDiffusionXLImg2ImgPipeline": {"image": picture(32, 32), "strength": 1.0},
+    "StableDiffusionXLInpaintPipeline": {"image": picture(32, 32), "mask_image": mask(32, 32), "strength": 1.0},
 }
 
 

@@ -1,5 +1,6 @@
 """SDXL, under diffusers' names and arguments: what the registered classes shape in Python."""
 
+from .inpainting import InpaintingMixin
 from .lora import StableDiffusionXLLoraLoaderMixin
 from .outputs import StableDiffusionXLPipelineOutput
 from .pipeline import DiffusionPipeline
@@ -22,9 +23,9 @@ class _StableDiffusionXL(StableDiffusionXLLoraLoaderMixin, DiffusionPipeline):
         if given["add_watermarker"]:
             raise ValueError(f"{type(self).__name__}: pictures are not marked; add_watermarker must be None or False")
 
-    def _shape(self, given):
+    def _call(self, given, *rest):
         given.update({name: _absent(given[name]) for name in ("prompt_2", "negative_prompt_2")})
-        super()._shape(given)
+        return super()._call(given, *rest)
 
     def encode_prompt(
         self,
@@ -66,3 +67,10 @@ StableDiffusionXLPipeline = registered("StableDiffusionXLPipeline", _StableDiffu
 StableDiffusionXLImg2ImgPipeline = registered(
     "StableDiffusionXLImg2ImgPipeline", _StableDiffusionXL, {"add_watermarker": None}
 )
+
+
+class _Inpaint(InpaintingMixin, _StableDiffusionXL):
+    pass
+
+
+StableDiffusionXLInpaintPipeline = registered("StableDiffusionXLInpaintPipeline", _Inpaint, {"add_watermarker": None})

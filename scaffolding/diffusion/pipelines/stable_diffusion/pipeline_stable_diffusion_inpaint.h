@@ -1,5 +1,5 @@
-// StableDiffusionInpaintPipeline: a part of a picture made anew. Denoisers with 9 input channels see the mask and what
-// is left of the picture; with 4 channels the rest of the picture is put back after each step.
+// StableDiffusionInpaintPipeline: a part of a picture made anew, by denoisers with 9 input channels, or with 4
+// (inpainting.h).
 #pragma once
 #include "scaffolding/diffusion/pipelines/stable_diffusion/stable_diffusion.h"
 
