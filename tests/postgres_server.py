@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 
-import pytest
+from served import installed
 
 
 class Postgres:
@@ -72,13 +72,9 @@ class Postgres:
 
 
 def postgres_programs():
-    """Skips where PostgreSQL is not installed, unless SF_TEST_POSTGRES says that it is."""
+    """The folder of the newest PostgreSQL's programs, which Debian does not put on the path."""
     found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[-3]))
-    beside = shutil.which("initdb")
-    if found or beside:
-        return (found[-1] if found else pathlib.Path(beside)).parent
-    assert not os.environ.get("SF_TEST_POSTGRES"), "SF_TEST_POSTGRES is set, and there is no initdb"
-    pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
+    return pathlib.Path(installed("initdb", "postgresql", found[-1] if found else None)).parent
 
 
 @contextlib.contextmanager

@@ -3,7 +3,9 @@
 import contextlib
 import http.client
 import json
+import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -75,6 +77,16 @@ def serving(build_dir, data, *options, **more):
         yield server
     finally:
         server.stop()
+
+
+def installed(name, package=None, path=None):
+    """Where a program of Debian's is, that no newcomer needs. Skips where it is not, unless SF_TEST_INSTALLED says that
+    all of them are, as .ci/run does, which has installed them: then its absence is a fault."""
+    found = path or shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    if not found:
+        assert not os.environ.get("SF_TEST_INSTALLED"), f"SF_TEST_INSTALLED is set, and there is no {name}"
+        pytest.skip(f"{name} is not installed (Debian: {package or name})")
+    return str(found)
 
 
 def skip_without_server(program, build_dir):

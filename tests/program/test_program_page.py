@@ -12,6 +12,7 @@ import time
 import zlib
 
 import pytest
+from postgres_server import postgres
 from served import Server, serving, skip_without_server
 
 FILES = pathlib.Path(__file__).resolve().parents[2] / "scaffolding/server/page"
@@ -548,3 +549,22 @@ def test_first_paint(tab, server):
     ready = page.evaluate("performance.now()") - 300
     print(f"first paint: {dict(paints)} ms (goal 500); the form is filled by {ready:.0f} ms")
     assert paints
+
+
+def test_a_database_that_is_gone_is_told_and_nothing_is_lost(tab, build_dir, tmp_path):
+    with postgres() as database, serving(build_dir, tmp_path / "data", "--database", database.address) as server:
+        page = tab(server.url)
+        make(page, "before")
+        result(page)
+        database.stop()
+        page.fill("[name=prompt]", "written meanwhile")
+        page.click("sf-create button.main")
+        until(page, "/database does not answer/.test(document.querySelector('#wrong').textContent)")
+        assert page.input_value("[name=prompt]") == "written meanwhile"
+        database.start()
+        deadline = time.monotonic() + 30
+        while server.get("/readyz")[0] != 200 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        page.click("sf-create button.main")
+        until(page, "/written/.test(document.querySelector('#stage button img')?.alt)")
+        assert page.locator("#wrong").text_content() == ""

@@ -10,7 +10,6 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import signal
 import socket
 import ssl
@@ -20,7 +19,7 @@ import sys
 import time
 
 import pytest
-from served import Server, serving, skip_without_server
+from served import Server, installed, serving, skip_without_server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 APPLE = {"prompt": "red apple, noto", "num_inference_steps": 2, "seed": 7}
@@ -289,10 +288,9 @@ def test_metrics_are_what_prometheus_reads(server):
     found = samples(text)
     assert found["scaffolding_pictures_total", ()] >= 1
     assert found["scaffolding_picture_steps_total", ()] >= 2
-    promtool = shutil.which("promtool")
-    if promtool:
-        checked = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
-        assert checked.returncode == 0 and not checked.stderr, checked.stdout + checked.stderr
+    promtool = installed("promtool", "prometheus")  # behind what is checked without it
+    checked = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
+    assert checked.returncode == 0 and not checked.stderr, checked.stdout + checked.stderr
 
 
 def test_the_strict_parser_refuses():
@@ -330,8 +328,7 @@ def test_schemathesis_finds_no_failure(has_server, build_dir, tmp_path):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    if not shutil.which("openssl"):
-        pytest.skip("openssl is not installed")
+    installed("openssl")
     folder = tmp_path_factory.mktemp("certificate")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=pictures.example.org",
@@ -403,9 +400,7 @@ def behind(has_server, build_dir, tmp_path_factory):
 
 
 def test_nginx_as_it_is_described(behind, certificate, tmp_path):
-    nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if not nginx:
-        pytest.skip("nginx is not installed")
+    nginx = installed("nginx", "nginx-light")
     port = free_port()
     text = (ROOT / "cmake/scaffolding.nginx.conf").read_text()
     for old, new in (
@@ -432,9 +427,7 @@ def test_nginx_as_it_is_described(behind, certificate, tmp_path):
 
 
 def test_haproxy_as_it_is_described(behind, certificate, tmp_path):
-    haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
-    if not haproxy:
-        pytest.skip("haproxy is not installed")
+    haproxy = installed("haproxy")
     port = free_port()
     (tmp_path / "both.pem").write_text((certificate / "pem").read_text() + (certificate / "key").read_text())
     text = (ROOT / "cmake/scaffolding.haproxy.cfg").read_text()
@@ -474,9 +467,7 @@ def test_haproxy_as_it_is_described(behind, certificate, tmp_path):
 
 
 def test_caddy_as_it_is_described(behind, certificate, tmp_path):
-    caddy = shutil.which("caddy")
-    if not caddy:
-        pytest.skip("caddy is not installed")
+    caddy = installed("caddy")
     port = free_port()
     text = (ROOT / "cmake/scaffolding.Caddyfile").read_text()
     assert "pictures.example.org {" in text and "127.0.0.1:7860" in text

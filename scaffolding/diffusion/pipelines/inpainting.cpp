@@ -1,12 +1,12 @@
 #include "scaffolding/diffusion/pipelines/inpainting.h"
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/diffusion/pipelines/pipeline.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
 
 void InpaintInputs::check() const {
+  check_defined(who, "mask_image", mask);
   SF_CHECK(mask.ndim() == 4 && mask.size(1) == 1 && is_floating(mask.dtype()), who,
            ": mask_image must be [n, 1, height, width], got ", mask.shape());
   SF_CHECK(sees_mask() || channels == latent_channels, who, ": the denoiser must have ", latent_channels, " or ",

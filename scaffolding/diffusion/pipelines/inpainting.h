@@ -1,7 +1,7 @@
 // What inpainting is in every family of Stable Diffusion: denoisers with 9 input channels see the mask and what is left
 // of the picture; with 4 channels the rest of the picture is put back after each step.
 #pragma once
-#include "scaffolding/diffusion/pipelines/run.h"
+#include "scaffolding/diffusion/pipelines/pipeline.h"
 
 namespace sf::diffusion {
 
@@ -22,6 +22,26 @@ struct InpaintInputs {
   bool sees_mask() const { return channels == 2 * latent_channels + 1; }
   void check() const;  // ValueError for a mask, a picture or a denoiser that does not fit
 };
+
+// Of a call's options and the networks that it runs. `batch`: pictures.
+template <class O> InpaintInputs inpaint_inputs(const DiffusionPipeline& pipeline, const O& options, int64_t batch) {
+  const auto [height, width] = pipeline.size(options.height, options.width);
+  const auto unet = pipeline.the_denoiser();
+  return {.who = pipeline.name(),
+          .image = options.image,
+          .mask = options.mask,
+          .masked_image_latents = options.masked_image_latents,
+          .latents = options.latents,
+          .strength = options.strength,
+          .generator = options.generator,
+          .batch = batch,
+          .height = height,
+          .width = width,
+          .scale = pipeline.vae_scale_factor(),
+          .channels = unet->config_int("in_channels", 4),
+          .latent_channels = pipeline.the_autoencoder()->config_int("latent_channels", 4),
+          .device = unet->device()};
+}
 
 struct Inpainting {
   bool sees_mask = false;             // the denoiser does, among its channels

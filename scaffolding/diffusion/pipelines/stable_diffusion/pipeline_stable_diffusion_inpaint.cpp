@@ -18,22 +18,7 @@ std::unique_ptr<Run> StableDiffusionInpaintPipeline::prepare(const InpaintOption
   check_call(o);
   check_cross_attention(o);
   check_image(o.image);
-  check_defined(kName, "mask_image", o.mask);
-  auto [height, width] = size(o.height, o.width);
-  InpaintInputs in{.who = kName,
-                   .image = o.image,
-                   .mask = o.mask,
-                   .masked_image_latents = o.masked_image_latents,
-                   .latents = o.latents,
-                   .strength = o.strength,
-                   .generator = o.generator,
-                   .batch = prompts(o) * o.num_images_per_prompt,
-                   .height = height,
-                   .width = width,
-                   .scale = vae_scale_factor(),
-                   .channels = unet->config_int("in_channels", 4),
-                   .latent_channels = vae->config_int("latent_channels", 4),
-                   .device = unet->device()};
+  InpaintInputs in = inpaint_inputs(*this, o, prompts(o) * o.num_images_per_prompt);
   in.check();
   auto run = std::make_unique<InpaintRun<StableDiffusionRun>>();
   prepare_run(*run, o, o.strength);

@@ -15,23 +15,8 @@ OptionFields StableDiffusionXLInpaintOptions::fields() {
 
 std::unique_ptr<Run> StableDiffusionXLInpaintPipeline::prepare(const StableDiffusionXLInpaintOptions& o) const {
   check_picture(o);
-  check_defined(kName, "mask_image", o.mask);
-  auto [height, width] = size(o.height, o.width);
-  InpaintInputs in{.who = kName,
-                   .image = o.image,
-                   .mask = o.mask,
-                   .masked_image_latents = o.masked_image_latents,
-                   .latents = o.latents,
-                   .strength = o.strength,
-                   .generator = o.generator,
-                   .batch = prompts(o) * o.num_images_per_prompt,
-                   .height = height,
-                   .width = width,
-                   .scale = vae_scale_factor(),
-                   .channels = unet->config_int("in_channels", 4),
-                   .latent_channels = vae->config_int("latent_channels", 4),
-                   .device = unet->device(),
-                   .adds_noise = !o.denoising_start};
+  InpaintInputs in = inpaint_inputs(*this, o, prompts(o) * o.num_images_per_prompt);
+  in.adds_noise = !o.denoising_start;
   in.check();
   auto run = std::make_unique<InpaintRun<Run>>();
   const StableDiffusionXLEmbeds embeds = prepare_run(*run, o);
