@@ -290,7 +290,7 @@ void Jobs::finish(LivePointer job, JobState state, const std::string& error) {
   if (!record_end(record)) {  // another server says what becomes of it
     std::lock_guard lock(mutex_);
     job->mine = job->lost = false, job->claimed_at = 0;
-    poke();
+    poke_to_look();
     return;
   }
   metrics_.count_job(name_of(state));

@@ -149,13 +149,14 @@ class Jobs {
   void share();
   void send();
   void hear(const std::string& message);
-  bool look();
+  void look();
   void fetch(const std::string& id);
   void mirror_started(Live& job);  // with the mutex, as the next
   void mirror_waiting(Live& job);
   void mirror_over(const std::string& id);
   void tell_others(Live& job, const JobEvent& event);  // with the mutex
   void poke();
+  void poke_to_look();
 
   History& history_;
   ModelShelf& shelf_;

@@ -36,7 +36,8 @@ struct Jobs::Sharing {
   std::vector<Message> outbox;
   std::vector<std::string> to_cancel;  // whose clients left
   std::atomic<bool> is_over{false};
-  int poke;  // an eventfd that wakes the thread
+  std::atomic<bool> wants_look{false};  // at what the history has
+  int poke;                             // an eventfd that wakes the thread
   std::thread thread;
 };
 

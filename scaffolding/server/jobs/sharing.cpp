@@ -13,7 +13,7 @@ namespace sf::server {
 
 namespace {
 
-constexpr double kLook = 1;                                   // seconds
+constexpr double kLook = 1, kLookAgain = 0.05;                // seconds; the second at most, where something happened
 constexpr size_t kMostMessages = 4096, kMessageBytes = 7000;  // of NOTIFY's 8000
 
 double monotonic_seconds() {
@@ -26,6 +26,11 @@ void Jobs::poke() {
   if (!sharing_) return;
   const uint64_t one = 1;
   [[maybe_unused]] const auto written = write(sharing_->poke, &one, sizeof one);  // full: it is awake
+}
+
+void Jobs::poke_to_look() {
+  if (sharing_) sharing_->wants_look = true;
+  poke();
 }
 
 // Before it begins. False where another server has it, or the history does not answer; then it waits here again.
@@ -44,7 +49,7 @@ bool Jobs::claim(const LivePointer& job) {
       job->claimed_at = monotonic_seconds();
     } else {
       job->mine = false;
-      poke();
+      poke_to_look();
     }
     return ours;
   } catch (const std::exception& e) {
@@ -186,8 +191,8 @@ void Jobs::hear(const std::string& message) {
   } catch (const json::exception&) {}
 }
 
-// Whether there was anything new.
-bool Jobs::look() {
+// At all jobs that wait or run anywhere.
+void Jobs::look() {
   const double began = monotonic_seconds();
   const auto rows = history_.active();
   std::vector<std::string> unknown, gone;
@@ -223,21 +228,20 @@ bool Jobs::look() {
   for (auto& id : unknown) fetch(id);
   for (auto& id : gone) mirror_over(id);
   if (news) wake_.notify_all();
-  return news;
 }
 
 void Jobs::share() {
   const double lease = history_.lease();
   // Others could not keep their leases either while the database was away: they have one more from when it came back.
   double failed = monotonic_seconds(), looked = 0, kept = 0;
-  bool answers = true;
+  bool answers = true, changed = false;
   while (!sharing_->is_over) {
     try {
-      const auto messages = history_.wait(std::min(0.5, lease / 4), sharing_->poke);
+      const auto messages = history_.wait(changed ? kLookAgain : std::min(0.5, lease / 4), sharing_->poke);
       uint64_t pokes = 0;
-      const bool poked = read(sharing_->poke, &pokes, sizeof pokes) > 0;
+      [[maybe_unused]] const auto taken = read(sharing_->poke, &pokes, sizeof pokes);
       send();
-      bool changed = false;
+      if (sharing_->wants_look.exchange(false)) changed = true;
       for (auto& m : messages) {
         if (m.find("\"change\"") != m.npos) changed = true;
         else hear(m);
@@ -262,7 +266,7 @@ void Jobs::share() {
         }
         kept = now;
       }
-      if (changed || (poked && now - looked > 0.05) || now - looked >= kLook) look(), looked = now;
+      if (now - looked >= (changed ? kLookAgain : kLook)) look(), looked = now, changed = false;
       if (!answers) answers = true, log_.write("database", {{"answers", true}});
     } catch (const std::exception& e) {
       failed = monotonic_seconds();

@@ -408,7 +408,7 @@ void Jobs::lose(Group& g, Active& a) {
   queue_.count_served(job->record.client, 0, seconds_now());
   --running_;
   job->mine = job->lost = false, job->claimed_at = 0;
-  poke();
+  poke_to_look();
 }
 
 void Jobs::fail_overdue(double now) {
