@@ -328,8 +328,9 @@ def memory(server, requests):
     print(f"{name:48} {after - before:10.1f} {after - middle:10.1f} MB", flush=True)
 
 
-def shared(build, folder, repeats, jobs=24, steps=8):
-    """Pictures a second of one server and of two on one queue, each bound to a core, in turns."""
+def shared(build, folder, repeats, jobs=80, steps=8):
+    """Pictures a second of one server and of two on one queue, each bound to a core, in turns. So many jobs that the
+    last picture, which one makes while the other has none left, is little of the whole."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     assert len(cores) == 2, "two cores are needed"
     rates = {1: [], 2: []}
@@ -343,9 +344,10 @@ def shared(build, folder, repeats, jobs=24, steps=8):
                     # Of each of its threads, and of those that come.
                     subprocess.run(["taskset", "-acp", str(core), str(servers[-1].process.pid)], check=True,
                                    stdout=subprocess.DEVNULL)  # fmt: skip
-                for server in servers:  # the model is in memory
-                    warm = server.post("/api/v1/jobs", {"prompt": PROMPT, "num_inference_steps": 1})[1]["id"]
-                    wait_for(server, warm, ("done",))
+                for server in servers:  # whichever takes a job, until each has the model in memory
+                    while not any(m["in_memory"] for m in server.get("/api/v1/models")[1]["models"]):
+                        warm = server.post("/api/v1/jobs", {"prompt": PROMPT, "num_inference_steps": 1})[1]["id"]
+                        wait_for(server, warm, ("done",))
                 time.sleep(1)
                 begin = time.perf_counter()
                 made = [

@@ -22,6 +22,7 @@
 
 #include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/core/out_of_memory.h"
+#include "scaffolding/io/disk_full.h"
 #include "scaffolding/io/read_ahead.h"
 #include "scaffolding/io/replacing_folder.h"
 
@@ -35,6 +36,7 @@
 namespace sf::io {
 
 [[noreturn]] static void fail_errno(const std::string& path, const char* what) {
+  if (errno == ENOSPC || errno == EDQUOT) fail<DiskFull>(path, ": ", what, ": ", std::strerror(errno));
   fail<RuntimeError>(path, ": ", what, ": ", std::strerror(errno));
 }
 

@@ -566,6 +566,15 @@ def corpus():
     add("multipart", "unclosed.form", form + parts)
     add("request_target", "query.target", b"/api/v1/jobs/a%20b?state=done&words=red+apple&x=%C3%A9#end")
     add("request_target", "host.target", b"[::1]:7860")
+    add("fields", "all.json", rb'{"prompt": "red apple", "steps": 20.0, "scale": 1e1, "stream": true, '
+        rb'"images": ["a", "b"], "options": {"eta": [0.5, null, -1]}, "size": "small", '
+        rb'"anything": {"a": [[[]]]}}')  # fmt: skip
+    add("fields", "wrong.json", rb'{"prompt": "\u00e9\ud83c\udf4e", "stepps": 3, "size": "huge", "stream": null}')
+    add("guard", "bearer.headers", b"host:pictures.example:7860\norigin:https://page.example\n"
+        b"access-control-request-method:POST\nauthorization:Bearer a-token\n")  # fmt: skip
+    add("guard", "basic.headers", b"host:[::1]:7860\nauthorization:Basic dXNlcjpwYXNz\nx-requested-with:a\n")
+    add("guard", "session.headers",
+        b"host:localhost\ncookie:a=b; scaffolding_session=0123456789abcdef.1900000000.00ff\n")  # fmt: skip
     store_messages(add)
     add("shard_index", "escapes.json", rb'{"weight_map":{"\u00e9\ud83d\ude00\n":"a b"},"other":[true,false,-1e5]}')
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -62,6 +63,59 @@ def test_kills_lose_no_job_and_double_none(has_server, build_dir, tmp_path):
         files = {p.name for p in (data / "pictures").iterdir()}
         assert len(files) == sum(job["state"] == "done" for job in ends)
     print(f"\n{kills} kills, {len(accepted)} jobs, ready after {max(ready):.2f} s at the longest")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MB, beside which the server's log lies."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_loses_nothing(has_server, build_dir, small_disk):
+    with serving(build_dir, small_disk) as server:
+        runs = server.post("/api/v1/jobs", {**APPLE, "num_inference_steps": 60})[1]["id"]
+        waits = server.post("/api/v1/jobs", APPLE)[1]["id"]
+        server.wait(runs, ("running",))
+        filling = os.open(small_disk / "filling", os.O_CREAT | os.O_WRONLY)
+        with contextlib.suppress(OSError):
+            while True:
+                os.write(filling, bytes(4096))
+        os.close(filling)
+        for path, body, message in (
+            ("/api/v1/jobs", APPLE, lambda b: b["error"]["message"]),
+            ("/v1/images/generations", {"prompt": "red apple"}, lambda b: b["error"]["message"]),
+            ("/sdapi/v1/txt2img", {"prompt": "red apple"}, lambda b: b["detail"]),
+        ):
+            status, answer, headers = server.post(path, body)
+            assert status == 507 and "disk is full" in message(answer) and headers["Retry-After"], answer
+        assert server.get("/healthz")[0] == 200
+        deadline = time.monotonic() + 60
+        while "disk is full" not in server.told():
+            assert time.monotonic() < deadline, server.told()
+            time.sleep(0.05)
+        time.sleep(0.5)  # a picture waits for room
+        states = [server.get(f"/api/v1/jobs/{job}")[1]["state"] for job in (runs, waits)]
+        assert not {"failed", "done"} & set(states), states
+        os.remove(small_disk / "filling")
+        for job in (runs, waits):
+            view = server.wait(job)
+            assert view["state"] == "done" and len(view["pictures"]) == 1, view
+
+
+def test_a_picture_that_cannot_be_saved_fails_its_job_alone(has_server, build_dir, tmp_path):
+    with serving(build_dir, tmp_path / "data") as server:
+        shutil.rmtree(tmp_path / "data" / "pictures")
+        view = server.wait(server.post("/api/v1/jobs", {**APPLE, "count": 3})[1]["id"])
+        assert view["state"] == "failed" and "cannot create" in view["error"] and view["pictures"] == [], view
+        (tmp_path / "data" / "pictures").mkdir()
+        view = server.wait(server.post("/api/v1/jobs", {**APPLE, "count": 3})[1]["id"])
+        assert view["state"] == "done" and [p["seed"] for p in view["pictures"]] == [7, 8, 9]
 
 
 # ---- malformed requests
@@ -167,7 +221,8 @@ def test_slow_clients_harm_nobody(server):
         status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) << 10
 
-    assert server.wait(server.post("/api/v1/jobs", APPLE)[1]["id"])["state"] == "done"  # the model is in memory
+    for _ in range(2):  # the model is in memory, and what its networks keep from picture to picture
+        assert server.wait(server.post("/api/v1/jobs", APPLE)[1]["id"])["state"] == "done"
     before = resident()
     clients = []
     try:

@@ -14,7 +14,7 @@ namespace sf::cpu {
 
 namespace {
 std::atomic<int> g_scopes{0}, g_small{0};
-constexpr size_t kFewPacked = size_t(24) << 20, kSmallModel = size_t(64) << 20;
+constexpr size_t kFewPacked = size_t(24) << 20, kSmallModel = size_t(64) << 20, kMuch = size_t(96) << 20;
 constexpr size_t kSmallPacked =
     2 * kSmallModel;  // bfloat16 and float16 are packed as float32 where no unit multiplies them
 }  // namespace
@@ -39,6 +39,10 @@ void LeanMemory::give_back() {
 #if defined(__GLIBC__)
   malloc_trim(0);
 #endif
+}
+
+void LeanMemory::give_back_much() {
+  if (packed_total() + cached_bytes() > kMuch) give_back();
 }
 
 }  // namespace sf::cpu

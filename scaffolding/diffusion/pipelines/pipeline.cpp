@@ -121,7 +121,7 @@ Tensor DiffusionPipeline::decoded(const Tensor& latents) const {
   SF_CHECK(vae, name(), ": has no vae to decode latents with; ask for output_type='latent'");
   // Scaled in the latents' dtype, as diffusers does; components may have dtypes and devices of their own.
   Tensor z = vae->unscaled(latents.to(vae->device()));
-  cpu::LeanMemory::give_back();  // what the denoiser's kernels kept is of no use to the autoencoder's
+  cpu::LeanMemory::give_back_much();  // what the denoiser's kernels kept is of no use to the autoencoder's
   return vae->decode(z.to(vae->dtype()));
 }
 

@@ -101,6 +101,8 @@ Response error_response(ErrorShape shape, const std::exception& e) {
   if (auto* known = dynamic_cast<const ApiError*>(&e)) return error_response(shape, *known);
   const int unfit = shape == ErrorShape::OpenAI ? 400 : 422;
   if (dynamic_cast<const OutOfMemory*>(&e)) return error_response(shape, ApiError(507, e.what(), "out_of_memory"));
+  if (dynamic_cast<const StorageFull*>(&e))
+    return error_response(shape, ApiError(507, e.what(), "disk_full", "", {{"Retry-After", "30"}}));
   if (dynamic_cast<const Unavailable*>(&e))
     return error_response(shape, ApiError(503, "the server's database does not answer; ask again", "database", "",
                                           {{"Retry-After", "5"}}));

@@ -28,8 +28,8 @@ struct ApiError : std::runtime_error {
 
 Response error_response(ErrorShape shape, const ApiError& error);
 Response error_response(ErrorShape shape, const std::vector<FieldError>& errors);
-// Of whatever a handler threw: ApiError as it says, ValueError and NotSupported 422 (OpenAI's 400), OutOfMemory 507,
-// Unavailable 503, everything else 500 without its words, which may name files.
+// Of whatever a handler threw: ApiError as it says, ValueError and NotSupported 422 (OpenAI's 400), OutOfMemory and
+// StorageFull 507, Unavailable 503, everything else 500 without its words, which may name files.
 Response error_response(ErrorShape shape, const std::exception& error);
 
 Response json_response(const json& body, int status = 200, Headers headers = {});

@@ -14,6 +14,8 @@ namespace sf::server {
 
 namespace {
 
+constexpr size_t kMostUnknown = 20;  // names that are told: what each may have meant takes time
+
 const char* words_of(FieldKind kind) {
   switch (kind) {
     case FieldKind::Text: return "text";
@@ -136,8 +138,10 @@ std::vector<FieldError> check_fields(json& body, const Fields& fields) {
   if (fields.others) return errors;
   std::vector<std::string> known;
   for (auto& f : fields.all) known.push_back(f.name);
+  size_t unknown = 0;
   for (auto& [name, value] : body.items()) {
     if (fields.find(name)) continue;
+    if (++unknown > kMostUnknown) break;
     const std::string near = nn::closest(name, known);
     wrong(name.substr(0, 100), "unknown",
           "is no field of this request" + (near.empty() ? "" : "; did you mean '" + near + "'?"));

@@ -3,6 +3,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/jobs/database.h"
+#include "scaffolding/server/unavailable.h"
 
 namespace sf::server {
 
@@ -10,6 +11,7 @@ namespace {
 
 void check(sqlite3* db, int code, const char* what) {
   if (code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW) return;
+  if (code == SQLITE_FULL) throw StorageFull();
   fail<RuntimeError>("history: ", what, ": ", db ? sqlite3_errmsg(db) : sqlite3_errstr(code));
 }
 
@@ -75,6 +77,7 @@ class SqliteDatabase final : public Database {
     const int code = sqlite3_exec(db_, sql, nullptr, nullptr, &message);
     const std::string why = message ? message : "";
     sqlite3_free(message);
+    if (code == SQLITE_FULL) throw StorageFull();
     if (code != SQLITE_OK)
       fail<RuntimeError>("history: '", path_, "': ", why.empty() ? sqlite3_errstr(code) : why.c_str());
   }

@@ -368,7 +368,8 @@ PictureRun::Made PictureRun::finish(DType dtype, const std::string& scratch,
     const std::string format = r.format.empty() ? kUsualClipFormat : r.format;
     const io::VideoText said{{"title", diffusion::take_lora_tags(r.prompt).text},
                              {"comment", text(settings(dtype, made.height, made.width))}};
-    made.bytes = clip_bytes(frames, format, r.fps.value_or(kUsualFps), said, scratch);
+    std::string bytes = clip_bytes(frames, format, r.fps.value_or(kUsualFps), said, scratch);
+    made.file = [bytes = std::move(bytes)]() mutable { return std::move(bytes); };
     made.suffix = clip_suffix(format);
     return made;
   }
@@ -388,7 +389,9 @@ PictureRun::Made PictureRun::finish(DType dtype, const std::string& scratch,
   writing.text = {
       {"parameters", parameters_text(r, place_, run_->scheduler->name(), asked.width, asked.height, guidance_)},
       {"scaffolding", text(settings(dtype, asked.height, asked.width))}};
-  made.bytes = io::encode_image(picture, io::ImageFormat::PNG, writing);
+  made.file = [picture, writing = std::move(writing)] {
+    return io::encode_image(picture, io::ImageFormat::PNG, writing);
+  };
   made.suffix = ".png";
   return made;
 }

@@ -33,9 +33,10 @@ class PictureRun {
   bool is_clip() const { return clip_; }
   struct Made {
     int64_t height = 0, width = 0, frames = 1;
-    Tensor latents;             // its first frame was decoded from these...
-    Tensor decoded;             // ...to this, [H, W, 3], before it was put into another picture
-    std::string bytes, suffix;  // of the file
+    Tensor latents;                     // its first frame was decoded from these...
+    Tensor decoded;                     // ...to this, [H, W, 3], before it was put into another picture
+    std::function<std::string()> file;  // makes its bytes, on any thread, once
+    std::string suffix;
   };
   // scratch: as clip_bytes() has it. Stopped where that is asked for meanwhile.
   Made finish(DType dtype, const std::string& scratch, const diffusion::DecodeProgress& progress = {});

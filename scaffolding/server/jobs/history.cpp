@@ -12,6 +12,7 @@
 #include <set>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/disk_full.h"
 #include "scaffolding/io/file.h"
 #include "scaffolding/server/jobs/history_tables.h"
 #include "scaffolding/server/unavailable.h"
@@ -117,6 +118,10 @@ History::Added History::add(JobRecord job) {
 
 bool History::set_state(const JobRecord& job) {
   std::lock_guard lock(mutex_);
+  return write_state(job);
+}
+
+bool History::write_state(const JobRecord& job) {
   Statement s = db_->prepare(
       "UPDATE jobs SET state = ?1, started = ?2, ended = ?3, error = ?4, crashes = ?5, seconds = ?6, "
       "owner = CASE WHEN ?1 = 'running' THEN owner ELSE '' END "
@@ -136,11 +141,7 @@ Picture History::add_picture(const JobRecord& job, Picture picture, const std::s
   picture.id = job.id + "-" + std::to_string(picture.place);
   picture.file = picture.id + suffix;
   picture.bytes = int64_t(bytes.size());
-  if (!is_shared()) {
-    io::ReplacingFile file(folder_ + "/pictures/" + picture.file);
-    file.write(bytes.data(), bytes.size());
-    file.commit();
-  }
+  if (!is_shared()) write_file("/pictures/" + picture.file, bytes);
   std::lock_guard lock(mutex_);
   Database::Transaction all(*db_);
   if (is_shared()) {
@@ -155,6 +156,7 @@ Picture History::add_picture(const JobRecord& job, Picture picture, const std::s
       "width = excluded.width, height = excluded.height, bytes = excluded.bytes, frames = excluded.frames");
   in.bind(1, picture.id).bind(2, job.id).bind(3, picture.place).bind(4, picture.file).bind(5, picture.seed);
   in.bind(6, picture.width).bind(7, picture.height).bind(8, picture.bytes).bind(9, picture.frames).run();
+  if (is_over(job.state)) write_state(job);
   all.commit();
   return picture;
 }
@@ -166,10 +168,18 @@ std::string History::add_input(const std::string& job, const char* what, std::st
     put_file(name, bytes);
     return name;
   }
-  io::ReplacingFile file(folder_ + "/inputs/" + name);
-  file.write(bytes.data(), bytes.size());
-  file.commit();
+  write_file("/inputs/" + name, bytes);
   return name;
+}
+
+void History::write_file(const std::string& name, std::string_view bytes) const {
+  try {
+    io::ReplacingFile file(folder_ + name);
+    file.write(bytes.data(), bytes.size());
+    file.commit();
+  } catch (const io::DiskFull&) {
+    throw StorageFull();
+  }
 }
 
 void History::put_file(const std::string& name, std::string_view bytes) {

@@ -2,7 +2,7 @@
 // with. What it has acknowledged survives a crash at any point. Locked: any thread may call.
 // Several servers have one history in PostgreSQL, files included: a picture is there exactly where its row is, whoever
 // asks, and machines need no folder that all of them see. A job that runs is its server's for as long as a lease; what
-// does not answer now is Unavailable.
+// does not answer now is Unavailable, a full disk too.
 #pragma once
 #include <mutex>
 
@@ -55,8 +55,8 @@ class History {
   bool claim(JobRecord& job);
   void set_priority(const std::string& id, Priority priority);
 
-  // Written beside, renamed, then recorded: afterwards it is there for good. LeaseLost where the job is not this
-  // server's any more.
+  // Written beside, renamed, then recorded: afterwards it is there for good. Of a job that is over, as it is with this
+  // picture, that is recorded with it. LeaseLost where the job is not this server's any more.
   struct LeaseLost : RuntimeError {
     using RuntimeError::RuntimeError;
   };
@@ -128,8 +128,10 @@ class History {
 
  private:
   JobRecord read(Statement& row) const;
+  bool write_state(const JobRecord& job);  // with the mutex
   void recover_files();
-  void put_file(const std::string& name, std::string_view bytes);  // with the mutex; of a shared history
+  void write_file(const std::string& name, std::string_view bytes) const;  // "/inputs/...", in the folder
+  void put_file(const std::string& name, std::string_view bytes);          // with the mutex; of a shared history
   std::optional<std::string> file(const char* folder, const std::string& name) const;
   std::vector<Picture> pictures_of(const std::string& job) const;
   std::string folder_;

@@ -37,7 +37,8 @@ Jobs::Jobs(History& history, ModelShelf& shelf, Samplers samplers, JobSettings s
       metrics_(metrics),
       queue_(settings.queue),
       feed_ids_(uint64_t(seconds_now() * 1000)),
-      feed_from_(feed_ids_) {
+      feed_from_(feed_ids_),
+      saving_(std::make_unique<Saving>()) {
   if (!history_.is_shared()) return;
   sharing_ = std::make_unique<Sharing>();
   sharing_->poke = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -71,6 +72,7 @@ void Jobs::start() {
   }
   if (!waiting.empty()) log_.write("recovered", {{"jobs", waiting.size()}});
   history_.clean(settings_.retention);
+  saving_->thread = std::thread([this] { save_items(); });
   worker_ = std::thread([this] { work(); });
   if (sharing_) sharing_->thread = std::thread([this] { share(); });
 }
@@ -84,6 +86,14 @@ void Jobs::stop(double drain_seconds) {
   }
   wake_.notify_all();
   if (worker_.joinable()) worker_.join();
+  if (saving_->thread.joinable()) {
+    {
+      std::lock_guard lock(mutex_);
+      saving_->is_over = true;
+    }
+    saving_->changed.notify_all();
+    saving_->thread.join();
+  }
   if (sharing_ && sharing_->thread.joinable()) {
     sharing_->is_over = true;
     poke();
@@ -293,12 +303,17 @@ void Jobs::finish(LivePointer job, JobState state, const std::string& error) {
     poke_to_look();
     return;
   }
-  metrics_.count_job(name_of(state));
+  tell_end(job, record);
+}
+
+// Once it is on the disk.
+void Jobs::tell_end(const LivePointer& job, const JobRecord& record) {
+  metrics_.count_job(name_of(record.state));
   nlohmann::ordered_json line{{"job", record.id},
-                              {"state", name_of(state)},
+                              {"state", name_of(record.state)},
                               {"model", record.request.model},
                               {"seconds", record.ended - (record.started ? record.started : record.ended)}};
-  if (!error.empty()) line["error"] = error;
+  if (!record.error.empty()) line["error"] = record.error;
   log_.write("job", line);
   told_over(job, record);
 }

@@ -84,7 +84,7 @@ class Jobs {
   std::optional<JobView> find(const std::string& id) const;
   // Those of a client that wait or run, in the order in which they came.
   std::vector<JobView> active(const std::string& client) const;
-  // Once it is over, on the worker's thread, or now where it is.
+  // Once it is over, on the thread that saves, or now where it is.
   void when_over(const std::string& id, std::function<void(const JobRecord& job)> then);
   // Each event after that number, now and later, until false comes back; `to` is called under a lock and must not call
   // back. Of a job that is over and forgotten, its last. previews: with one at every step, else when it costs little.
@@ -109,6 +109,8 @@ class Jobs {
   struct Seat;
   struct Active;
   struct Group;
+  struct Saving;
+  struct SavingItem;
   struct Sharing;
   using LivePointer = std::shared_ptr<Live>;
   void work();
@@ -126,8 +128,16 @@ class Jobs {
   void told_step(Active& active, Seat& seat, double seconds, size_t together);
   std::shared_ptr<const std::string> preview_of(const Active& active, const Seat& seat);
   void learn_colours(const Active& active, const Seat& seat);
-  void finish_picture(Active& active, std::list<Seat>::iterator seat);
+  void finish_picture(Group& group, Active& active, std::list<Seat>::iterator seat);
   void end(Group& group, Active& active, JobState state, const std::string& error);
+  void leave(Group& group, Active& active, SavingItem item);
+  // Beside the computing (saving.cpp).
+  void save(SavingItem item);
+  void save_items();
+  bool save_picture(SavingItem& item);
+  void save_end(SavingItem& item);
+  void clean();  // what is kept no longer
+  void wait_for_saving();
   void finish(LivePointer job, JobState state, const std::string& error);
   void tell(Live& job, const char* name, json data,
             std::shared_ptr<const std::string> preview = nullptr);  // with the mutex
@@ -138,6 +148,7 @@ class Jobs {
   void drop_ended(double now);
   bool is_unwanted(const Active& active) const;
   void told_over(const LivePointer& job, const JobRecord& record);
+  void tell_end(const LivePointer& job, const JobRecord& record);
   bool record_end(const JobRecord& record);
   bool pause();  // while the history does not answer; false: the server stops
   void lose(Group& group, Active& active);
@@ -195,6 +206,7 @@ class Jobs {
   std::unique_ptr<Loading> loading_;  // the worker's
   size_t running_ = 0;
   double stop_at_ = 0;
+  std::unique_ptr<Saving> saving_;
   std::unique_ptr<Sharing> sharing_;         // null: this server is alone
   double previewed_ = 0, preview_took_ = 0;  // when the last one was made, in seconds of a clock, and how long it took
 };

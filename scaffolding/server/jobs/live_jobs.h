@@ -17,6 +17,9 @@ struct Jobs::Live {
   std::vector<std::function<bool(const JobEvent&)>> subscribers;
   std::vector<std::function<void(const JobRecord&)>> waiters;
   bool cancelled = false;
+  int64_t unsaved = 0;          // pictures that were made and are not on the disk yet
+  std::string failure;          // of saving one of them
+  bool given_up = false;        // one of them could not be saved before the server stopped
   bool wants_previews = false;  // somebody waits for one of each step
   double waiting_since = 0;
   // Of a history that several servers have:
@@ -38,6 +41,24 @@ struct Jobs::Sharing {
   std::atomic<bool> is_over{false};
   std::atomic<bool> wants_look{false};  // at what the history has
   int poke;                             // an eventfd that wakes the thread
+  std::thread thread;
+};
+
+// What is put on the disk beside the computing, one thing after the other: a picture, a job's end, or its last picture
+// with its end. Guarded by the mutex of Jobs; the first item is its thread's while it lies there.
+struct Jobs::SavingItem {
+  LivePointer job;
+  std::function<std::string()> file = {};  // makes a picture's bytes; none: the job's end alone
+  Picture picture = {};
+  std::string suffix = {};
+  JobState state = JobState::Running;  // which the job has afterwards
+  std::string error = {};
+};
+
+struct Jobs::Saving {
+  std::deque<SavingItem> items;
+  bool is_over = false;  // nothing comes any more
+  std::condition_variable changed;
   std::thread thread;
 };
 

@@ -1,5 +1,5 @@
 // The thread that computes: it takes jobs from the queue, begins their pictures, steps those that fit in one call of
-// the denoiser, and finishes them. Between two steps anything may change.
+// the denoiser, and decodes them. Between two steps anything may change. What is made goes on to saving.cpp.
 #include <algorithm>
 #include <chrono>
 
@@ -122,6 +122,8 @@ void Jobs::begin(LivePointer job) {
   if (sharing_) return;  // it was claimed before
   try {
     history_.claim(record);
+  } catch (const Unavailable& e) {  // after a crash it is one that waited
+    log_.write("history", {{"job", record.id}, {"error", e.what()}});
   } catch (const std::exception& e) {
     end(g, g.jobs.back(), JobState::Failed, e.what());
   }
@@ -132,9 +134,12 @@ Jobs::Active* Jobs::next_to_begin(Group& g, size_t seats) {
   const Seat* first = g.first();
   size_t unbegun = 0;
   for (auto& a : g.jobs) {
-    const JobRecord& record = a.job->record;  // whose pictures the worker alone changes
-    while (std::any_of(record.pictures.begin(), record.pictures.end(), [&](auto& p) { return p.place == a.next; }))
-      ++a.next;
+    const JobRecord& record = a.job->record;
+    {
+      std::lock_guard lock(mutex_);
+      while (std::any_of(record.pictures.begin(), record.pictures.end(), [&](auto& p) { return p.place == a.next; }))
+        ++a.next;
+    }
     if (!a.has_unbegun()) continue;
     unbegun += size_t(record.request.count - a.next);
     if (!next || a.seats.size() < next->seats.size()) next = &a;
@@ -259,7 +264,7 @@ void Jobs::told_step(Active& a, Seat& seat, double seconds, size_t together) {
   const Seat& first = a.seats.front();
   job.decoded = 0;
   job.place = first.place, job.step = first.run->at(), job.steps = first.run->steps();
-  job.made = double(job.record.pictures.size());
+  job.made = double(job.record.pictures.size()) + double(job.unsaved);
   for (auto& s : a.seats) job.made += double(s.run->at()) / double(std::max<int64_t>(1, s.run->steps()));
   seconds /= double(a.seats.size());  // its pictures go on together
   job.step_seconds = job.step_seconds > 0 ? 0.7 * job.step_seconds + 0.3 * seconds : seconds;
@@ -308,9 +313,9 @@ void Jobs::learn_colours(const Active& a, const Seat& seat) {
   colours->learn(latents, diffusion::VaeImageProcessor::frames(images).select(0, 0));
 }
 
-void Jobs::finish_picture(Active& a, std::list<Seat>::iterator seat) {
+void Jobs::finish_picture(Group& g, Active& a, std::list<Seat>::iterator seat) {
   const JobRecord& record = a.job->record;
-  const PictureRun::Made made = [&] {
+  PictureRun::Made made = [&] {
     const StopWhen stop([&] { return is_unwanted(a); });
     return seat->run->finish(shelf_.dtype(), history_.scratch_path(record, seat->place), [&](double done) {
       std::lock_guard lock(mutex_);
@@ -320,35 +325,16 @@ void Jobs::finish_picture(Active& a, std::list<Seat>::iterator seat) {
     });
   }();
   if (settings_.previews) colours_[record.request.model]->learn(made.latents, made.decoded);
-  Picture picture{.place = seat->place,
-                  .seed = record.request.seed + seat->place,
-                  .width = made.width,
-                  .height = made.height,
-                  .frames = made.frames};
-  for (bool added = false; !added;) try {
-      picture = history_.add_picture(record, picture, made.bytes, made.suffix);
-      added = true;
-    } catch (const Unavailable&) {
-      if (!pause()) throw Stopped("history: the server stops");
-    } catch (const History::LeaseLost&) {
-      std::lock_guard lock(mutex_);
-      a.job->lost = true;
-      return;
-    }
-  metrics_.count_picture();
+  const Picture picture{.place = seat->place,
+                        .seed = record.request.seed + seat->place,
+                        .width = made.width,
+                        .height = made.height,
+                        .frames = made.frames};
   a.seats.erase(seat);
-  std::lock_guard lock(mutex_);
-  auto& pictures = a.job->record.pictures;
-  pictures.insert(
-      std::upper_bound(pictures.begin(), pictures.end(), picture, [](auto& x, auto& y) { return x.place < y.place; }),
-      picture);
-  tell(*a.job, "picture",
-       {{"id", picture.id},
-        {"picture", picture.place},
-        {"seed", picture.seed},
-        {"width", picture.width},
-        {"height", picture.height},
-        {"frames", picture.frames}});
+  SavingItem item{.job = a.job, .file = std::move(made.file), .picture = picture, .suffix = made.suffix};
+  if (!a.seats.empty() || a.has_unbegun()) return save(std::move(item));
+  item.state = JobState::Done;
+  leave(g, a, std::move(item));
 }
 
 // One thing of the group: a picture finished, begun, or a step of some.
@@ -359,7 +345,7 @@ void Jobs::turn(Group& g) {
     for (auto seat = a.seats.begin(); seat != a.seats.end(); ++seat) {
       if (!seat->run->done()) continue;
       try {
-        finish_picture(a, seat);
+        finish_picture(g, a, seat);
       } catch (const Stopped&) {
         return;  // whoever did not want it any more says what became of it
       } catch (const std::exception& e) {
@@ -383,20 +369,18 @@ void Jobs::turn(Group& g) {
 }
 
 void Jobs::end(Group& g, Active& a, JobState state, const std::string& error) {
-  const LivePointer job = a.job;
+  leave(g, a, {.job = a.job, .state = state, .error = error});
+}
+
+// The job's end is saved beside what is computed next.
+void Jobs::leave(Group& g, Active& a, SavingItem item) {
   {
     std::lock_guard lock(mutex_);
-    queue_.count_served(job->record.client, a.seconds, seconds_now());
-    job->record.seconds = a.seconds;
-    --running_;
+    queue_.count_served(a.job->record.client, a.seconds, seconds_now());
+    a.job->record.seconds = a.seconds;
   }
   g.jobs.remove_if([&](const Active& other) { return &other == &a; });
-  finish(job, state, error);
-  if (state == JobState::Done &&
-      (settings_.retention.pictures || settings_.retention.bytes || settings_.retention.days))
-    try {
-      history_.clean(settings_.retention);
-    } catch (const Unavailable&) {}  // at the next one
+  save(std::move(item));
 }
 
 // Another server goes on with it.
@@ -431,17 +415,18 @@ bool Jobs::is_unwanted(const Active& a) const {
          now - a.job->record.started > settings_.most_running;
 }
 
-// Of what runs and of what was overtaken: cancelled ones, and those that took too long.
+// Of what runs and of what was overtaken: cancelled ones, those that took too long, and those that cannot be saved.
 void Jobs::drop_ended(double now) {
   for (auto& g : groups_)
     for (auto at = g.jobs.begin(); at != g.jobs.end();) {
       Active& a = *at++;
-      bool cancelled, lost;
+      bool cancelled, lost, failed;
       {
         std::lock_guard lock(mutex_);
-        cancelled = a.job->cancelled, lost = a.job->lost;
+        cancelled = a.job->cancelled, lost = a.job->lost, failed = !a.job->failure.empty();
       }
       if (lost) lose(g, a);
+      else if (failed) end(g, a, JobState::Failed, "");  // it says why
       else if (cancelled) end(g, a, JobState::Cancelled, "");
       else if (now - a.job->record.started > settings_.most_running)
         end(g, a, JobState::Failed, "the job ran for longer than this server lets it");
@@ -499,6 +484,7 @@ void Jobs::work() {
     if (!groups_.empty()) turn(groups_.back());
     groups_.remove_if([](const Group& g) { return g.jobs.empty(); });
   }
+  wait_for_saving();
   // What still runs waits for the next start: it was stopped, which is no crash.
   for (auto& g : groups_)
     for (auto& a : g.jobs) {

@@ -212,7 +212,7 @@ Tensor CogVideoXBase::decoded(const Tensor& latents) const {
   SF_CHECK(vae, name(), ": has no vae to decode latents with; ask for output_type='latent'");
   const double factor = 1.0 / vae->config_float("scaling_factor", 0.7);
   const Tensor z = factor * latents.to(vae->device()).permute({0, 2, 1, 3, 4});
-  cpu::LeanMemory::give_back();  // what the denoiser's kernels kept is of no use to the autoencoder's
+  cpu::LeanMemory::give_back_much();  // what the denoiser's kernels kept is of no use to the autoencoder's
   return vae->decode(z.to(vae->dtype()));
 }
 

@@ -1,0 +1,121 @@
+// The thread that saves what was made, while the next pictures are computed: files and commits cost the processor little
+// and the clock milliseconds. Nobody is told of a picture, or of a job's end, before it is on the disk.
+#include <algorithm>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/server/jobs/live_jobs.h"
+#include "scaffolding/server/unavailable.h"
+
+namespace sf::server {
+
+namespace {
+
+constexpr size_t kMostUnsaved = 16;  // pictures and ends; what computes waits where the disk is slower
+
+}  // namespace
+
+void Jobs::save(SavingItem item) {
+  std::unique_lock lock(mutex_);
+  saving_->changed.wait(lock, [&] { return saving_->items.size() < kMostUnsaved; });
+  if (item.file) ++item.job->unsaved;
+  saving_->items.push_back(std::move(item));
+  saving_->changed.notify_all();
+}
+
+void Jobs::wait_for_saving() {
+  std::unique_lock lock(mutex_);
+  saving_->changed.wait(lock, [&] { return saving_->items.empty(); });
+}
+
+void Jobs::save_items() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    saving_->changed.wait(lock, [&] { return !saving_->items.empty() || saving_->is_over; });
+    if (saving_->items.empty()) return;
+    SavingItem& item = saving_->items.front();  // it stays where it is while others are added
+    if (is_over(item.state)) --running_;
+    lock.unlock();
+    const bool is_told = item.file && save_picture(item);
+    if (is_over(item.state)) {
+      if (!is_told) save_end(item);
+      clean();
+    }
+    lock.lock();
+    saving_->items.pop_front();
+    saving_->changed.notify_all();
+  }
+}
+
+// Whether the job's end was recorded with it.
+bool Jobs::save_picture(SavingItem& item) {
+  Live& job = *item.job;
+  JobRecord record;
+  {
+    std::lock_guard lock(mutex_);
+    record = job.record;
+    if (is_over(item.state) && job.failure.empty() && !job.given_up)
+      record.state = item.state, record.ended = seconds_now();
+  }
+  bool saved = false, lost = false, told = false;
+  std::string error;
+  try {
+    const std::string bytes = item.file();
+    while (!saved) try {
+        item.picture = history_.add_picture(record, item.picture, bytes, item.suffix);
+        saved = true;
+      } catch (const Unavailable& e) {
+        if (!told) log_.write("history", {{"job", record.id}, {"error", e.what()}});
+        told = true;
+        if (!pause()) break;
+      }
+  } catch (const History::LeaseLost&) {
+    lost = true;
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+  if (saved) metrics_.count_picture();
+  {
+    std::lock_guard lock(mutex_);
+    --job.unsaved;
+    if (lost) job.lost = job.mine;  // or it was given back meanwhile
+    else if (!error.empty()) job.failure = error;
+    else if (!saved) job.given_up = true;
+    if (!saved) return wake_.notify_all(), false;
+    const Picture& picture = item.picture;
+    auto& pictures = job.record.pictures;
+    pictures.insert(
+        std::upper_bound(pictures.begin(), pictures.end(), picture, [](auto& x, auto& y) { return x.place < y.place; }),
+        picture);
+    record.pictures = pictures;
+    tell(job, "picture",
+         {{"id", picture.id},
+          {"picture", picture.place},
+          {"seed", picture.seed},
+          {"width", picture.width},
+          {"height", picture.height},
+          {"frames", picture.frames}});
+  }
+  if (!is_over(record.state)) return false;
+  tell_end(item.job, record);
+  return true;
+}
+
+void Jobs::save_end(SavingItem& item) {
+  {
+    std::lock_guard lock(mutex_);
+    if (item.job->given_up) return;  // it runs until its lease ends
+    if (!item.job->failure.empty()) item.state = JobState::Failed, item.error = item.job->failure;
+  }
+  finish(item.job, item.state, item.error);
+}
+
+void Jobs::clean() {
+  if (!settings_.retention.pictures && !settings_.retention.bytes && settings_.retention.days == 0) return;
+  try {
+    history_.clean(settings_.retention);
+  } catch (const std::exception& e) {  // at the next one
+    if (!dynamic_cast<const Unavailable*>(&e)) log_.write("history", {{"error", e.what()}});
+  }
+}
+
+}  // namespace sf::server
