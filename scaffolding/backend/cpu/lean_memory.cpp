@@ -14,7 +14,7 @@ namespace sf::cpu {
 
 namespace {
 std::atomic<int> g_scopes{0}, g_small{0};
-constexpr size_t kFewPacked = size_t(24) << 20, kSmallModel = size_t(64) << 20, kMuch = size_t(96) << 20;
+constexpr size_t kFewPacked = size_t(24) << 20, kSmallModel = size_t(64) << 20, kMuch = size_t(192) << 20;
 constexpr size_t kSmallPacked =
     2 * kSmallModel;  // bfloat16 and float16 are packed as float32 where no unit multiplies them
 }  // namespace
@@ -25,7 +25,8 @@ bool LeanMemory::active() { return g_scopes > 0; }
 bool LeanMemory::keeps_few() { return g_scopes > 0 && g_small == 0; }
 size_t LeanMemory::most_packed() { return g_scopes == 0 ? SIZE_MAX : g_small > 0 ? kSmallPacked : kFewPacked; }
 
-KeptWhole::KeptWhole(size_t bytes) : small_(bytes <= kSmallModel) {
+bool KeptWhole::takes(size_t bytes) { return bytes <= kSmallModel; }
+KeptWhole::KeptWhole(size_t bytes) : small_(takes(bytes)) {
   if (small_) ++g_small;
 }
 KeptWhole::~KeptWhole() {

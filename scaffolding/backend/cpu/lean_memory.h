@@ -19,7 +19,7 @@ class LeanMemory {
   // What is kept for the next call of the model that ran, before another one runs: all packed weights, the calling
   // thread's scratch memory, freed blocks, and what malloc keeps.
   static void give_back();
-  // The same, but where at most 96 MB are kept: without it a small model's next call would pack its weights and fault
+  // The same, but where at most 192 MB are kept: without it a small model's next call would pack its weights and fault
   // its pages in anew, for the sake of so little.
   static void give_back_much();
   // Whether weights that could take a gradient are packed anew at each call.
@@ -33,6 +33,7 @@ class LeanMemory {
 class KeptWhole {
  public:
   explicit KeptWhole(size_t bytes);
+  static bool takes(size_t bytes);
   ~KeptWhole();
   KeptWhole(const KeptWhole&) = delete;
 

@@ -55,6 +55,14 @@ TEST(LeanMemory, GivesBackWhatIsKept) {
   LeanMemory::give_back();
   EXPECT_EQ(packed_total(), 0u);
   EXPECT_EQ(cached_bytes(), 0u);
+  linear(a, weight);
+  const size_t kept = packed_total() + cached_bytes();
+  LeanMemory::give_back_much();
+  EXPECT_EQ(packed_total() + cached_bytes(), kept) << "it is little";
+  constexpr size_t kMuch = size_t(256) << 20;
+  release(allocate(kMuch), kMuch);
+  LeanMemory::give_back_much();
+  EXPECT_EQ(packed_total() + cached_bytes(), 0u);
   EXPECT_FALSE(LeanMemory::active());
   LeanMemory one, two;
   EXPECT_TRUE(LeanMemory::active());

@@ -9,6 +9,7 @@
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/out_of_memory.h"
+#include "scaffolding/diffusion/pipelines/weight_pages.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/conv.h"
@@ -239,10 +240,7 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
   const bool in_slots = streams(*denoiser_), native = DenoiserGraphs::why_not(*denoiser_).empty();
   captures_ = captures && native;
   is_cast_ = denoiser_->model() && nn::has_cast_weights(*denoiser_->model());
-  if (denoiser_->model()) {
-    weight_bytes_ = 0;
-    for (auto& p : nn::parameters(*denoiser_->model())) weight_bytes_ += p.nbytes();
-  }
+  if (denoiser_->model()) weight_bytes_ = weight_bytes(*denoiser_);
   // Convolutions read weights channels-last: of another order each replay would make a copy. Those in slots may be
   // pages of a file, which stay as they are.
   if (captures_ && !in_slots) nn::to(*denoiser_->model(), {.memory_format = MemoryFormat::ChannelsLast});

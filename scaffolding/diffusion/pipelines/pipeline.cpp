@@ -147,7 +147,8 @@ void DiffusionPipeline::begin(Run& run, bool capture, bool cache_prompt) const {
   const auto mine = clone();
   run.pipeline_ = mine;
   for (auto& slot : mine->components())  // what was called before the first step is not, until the last one
-    if (Component* network = slot.network(); network && !slot.as<Ref<Denoiser>>()) release_weight_pages(*network);
+    if (Component* network = slot.network(); network && !slot.as<Ref<Denoiser>>())
+      release_weight_pages(*network, savings.between_phases);
   run.savings_ = savings;
   if (savings.sequential_guidance) run.guidance.mode = GuidanceMode::Sequential;
   run.denoiser_ = std::make_shared<DenoiserRun>(the_denoiser(), graphs, capture, cache_prompt);

@@ -2,6 +2,8 @@
 #include "scaffolding/diffusion/pipelines/pipelines.h"
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/cpu/lean_memory.h"
+#include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/test_pipeline.h"
 #include "scaffolding/io/test_folder.h"
@@ -37,6 +39,26 @@ TEST_F(Pipeline, ComesBackFromItsFolder) {
   auto again = StableDiffusionPipeline::from_pretrained(path("pipe"));
   EXPECT_EQ(pipe(options()).images.to_vector(), again(options()).images.to_vector());
   EXPECT_EQ(StableDiffusionPipeline::from_pretrained(path("pipe"), {.dtype = kBFloat16}).unet->dtype(), kBFloat16);
+}
+
+// Else each picture would pack all of them anew.
+TEST_F(Pipeline, WeightsOfASmallModelStayInTheLayoutOfKernels) {
+  save_pipeline(tiny(), path("pipe"));
+  // of a type that every instruction set packs, and pages of files
+  auto pipe = StableDiffusionPipeline::from_pretrained(path("pipe"), {.dtype = kFloat16});
+  auto packed_after = [&](bool between_phases) {
+    cpu::LeanMemory::give_back();
+    pipe.savings.between_phases = between_phases;
+    pipe(options());
+    return cpu::packed_total();
+  };
+  cpu::LeanMemory::give_back();
+  autograd::NoGrad off;
+  pipe.decoded(zeros({2, 4, 8, 8}));
+  const size_t of_decoding = cpu::packed_total();
+  EXPECT_GT(packed_after(false), of_decoding);
+  EXPECT_LE(packed_after(true), of_decoding);
+  cpu::LeanMemory::give_back();
 }
 
 // Counts what is made of the text.

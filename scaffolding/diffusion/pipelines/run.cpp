@@ -173,7 +173,8 @@ void Run::leave_steps() const {
     pipeline_->graphs->clear();  // captured calls keep what they take
     give_back();
   }
-  if (auto denoiser = pipeline_->the_denoiser(); denoiser && !output_latents) release_weight_pages(*denoiser);
+  if (auto denoiser = pipeline_->the_denoiser(); denoiser && !output_latents)
+    release_weight_pages(*denoiser, savings_.between_phases);
 }
 
 PipelineOutput Run::finish() {

@@ -1,12 +1,20 @@
 #include "scaffolding/diffusion/pipelines/weight_pages.h"
 
+#include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/models/model.h"
 #include "scaffolding/nn/streaming/held_weights.h"
 
 namespace sf::diffusion {
 
-void release_weight_pages(Component& network) {
-  if (!network.model()) return;
+size_t weight_bytes(Component& network) {
+  size_t bytes = 0;
+  if (network.model())
+    for (auto& p : nn::parameters(*network.model())) bytes += p.nbytes();
+  return bytes;
+}
+
+void release_weight_pages(Component& network, bool small_ones) {
+  if (!network.model() || (!small_ones && cpu::KeptWhole::takes(weight_bytes(network)))) return;
   for (auto& p : nn::named_parameters(*network.model())) nn::release_pages(p.tensor);
   for (auto& b : nn::named_buffers(*network.model())) nn::release_pages(b.tensor);
 }
