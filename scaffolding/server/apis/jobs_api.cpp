@@ -267,9 +267,9 @@ void add_job_routes(Router& router, Context& c) {
                  .range(0, 9e15)});
   router.add("GET", "/api/v1/jobs/{id}/preview", "What the picture looks like now: a small PNG",
              [&c](Call& call, const Answer& a) {
-               const JobView view = job_of(c, call.caller, call.path.at("id"));
-               if (!view.preview) throw ApiError(404, "there is no preview of this job now", "not_found");
-               a->respond({.body = *view.preview, .type = "image/png", .headers = {{"Cache-Control", "no-store"}}});
+               const auto preview = c.jobs.preview(job_of(c, call.caller, call.path.at("id")).record.id);
+               if (!preview) throw ApiError(404, "there is no preview of this job now", "not_found");
+               a->respond({.body = *preview, .type = "image/png", .headers = {{"Cache-Control", "no-store"}}});
              });
   router
       .add("GET", "/api/v1/events", "What happens to all jobs of the caller; 'hello' says whether nothing was left out",

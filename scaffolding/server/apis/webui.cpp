@@ -322,11 +322,11 @@ void tell_progress(Context& c, const Call& call, const Answer& answer) {
              {"job_no", now ? now->place : 0},
              {"sampling_step", now ? now->step : 0},
              {"sampling_steps", now ? now->steps : 0}};
-  const bool with_picture = now && now->preview && !call.query.value("skip_current_image", false);
+  const auto preview = now && !call.query.value("skip_current_image", false) ? c.jobs.preview(now->record.id) : nullptr;
   answer->respond(json_response({{"progress", now ? now->progress() : 0.0},
                                  {"eta_relative", now ? std::max(0.0, now->seconds_left) : 0.0},
                                  {"state", state},
-                                 {"current_image", with_picture ? json(io::to_base64(*now->preview)) : json()},
+                                 {"current_image", preview ? json(io::to_base64(*preview)) : json()},
                                  {"textinfo", nullptr},
                                  {"current_task", now ? json(now->record.id) : json()}}));
 }

@@ -184,7 +184,6 @@ std::optional<JobView> Jobs::find(const std::string& id) const {
       JobView view{.record = job->record, .step = job->step, .steps = job->steps, .place = job->place};
       view.made = job->made, view.decoded = job->decoded;
       view.queue_place = queue_.place_of(id, seconds_now());
-      view.preview = job->preview;
       if (job->steps && job->step_seconds > 0)
         view.seconds_left =
             job->step_seconds * double(job->steps) * std::max(0.0, double(job->record.request.count) - job->made);
@@ -193,6 +192,15 @@ std::optional<JobView> Jobs::find(const std::string& id) const {
   }
   if (auto record = history_.find(id)) return JobView{.record = *record};
   return {};
+}
+
+std::shared_ptr<const std::string> Jobs::preview(const std::string& id) const {
+  {
+    std::lock_guard lock(mutex_);
+    const LivePointer job = live(id);
+    if (!job || !job->preview_elsewhere) return job ? job->preview : nullptr;
+  }
+  return history_.preview(id);
 }
 
 std::vector<JobView> Jobs::active(const std::string& client) const {
@@ -326,7 +334,7 @@ void Jobs::told_over(const LivePointer& job, const JobRecord& record) {
     queue_.remove(record.id);
     if (job->is_served) queue_.count_served(record.client, record.seconds, seconds_now());
     job->record = record;
-    job->preview.reset();
+    job->preview.reset(), job->preview_elsewhere = false;
     tell(*job, name_of(record.state), record.error.empty() ? json::object() : json{{"error", record.error}});
     job->mine = job->is_served = false;
     job->subscribers.clear();

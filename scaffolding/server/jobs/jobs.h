@@ -47,13 +47,12 @@ struct FeedEvent {
 
 struct JobView {
   JobRecord record;
-  int64_t step = 0, steps = 0, place = 0;      // of the first picture that is being made, and which one it is
-  double made = 0;                             // pictures, with the parts of those that are being made
-  double decoded = 0;                          // of a clip's frames, the share that is there
-  std::optional<size_t> queue_place;           // how many go before it
-  double seconds_left = -1;                    // as the steps so far took; below 0: not known
-  std::shared_ptr<const std::string> preview;  // a PNG; null: none
-  double progress() const;                     // 0 to 1
+  int64_t step = 0, steps = 0, place = 0;  // of the first picture that is being made, and which one it is
+  double made = 0;                         // pictures, with the parts of those that are being made
+  double decoded = 0;                      // of a clip's frames, the share that is there
+  std::optional<size_t> queue_place;       // how many go before it
+  double seconds_left = -1;                // as the steps so far took; below 0: not known
+  double progress() const;                 // 0 to 1
 };
 
 class Jobs {
@@ -82,6 +81,7 @@ class Jobs {
   bool set_priority(const std::string& id, Priority priority);  // false where it does not wait
 
   std::optional<JobView> find(const std::string& id) const;
+  std::shared_ptr<const std::string> preview(const std::string& id) const;  // a PNG; null: none
   // Those of a client that wait or run, in the order in which they came.
   std::vector<JobView> active(const std::string& client) const;
   // Once it is over, on the thread that saves, or now where it is.
@@ -162,6 +162,7 @@ class Jobs {
   void hear(const std::string& message);
   void look();
   void fetch(const std::string& id);
+  bool is_watched(const std::string& id) const;
   void mirror_started(Live& job);  // with the mutex, as the next
   void mirror_waiting(Live& job);
   void mirror_over(const std::string& id);

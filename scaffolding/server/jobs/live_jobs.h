@@ -23,10 +23,12 @@ struct Jobs::Live {
   bool wants_previews = false;  // somebody waits for one of each step
   double waiting_since = 0;
   // Of a history that several servers have:
-  bool mine = false;       // this server runs it, or is about to
-  bool lost = false;       // it was this server's, and is another's
-  bool is_served = false;  // by another server
-  double claimed_at = 0;   // seconds of a clock, once it is this server's
+  bool mine = false;               // this server runs it, or is about to
+  bool lost = false;               // it was this server's, and is another's
+  bool is_served = false;          // by another server
+  double claimed_at = 0;           // seconds of a clock, once it is this server's
+  double preview_told = 0;         // when others were last told of a preview
+  bool preview_elsewhere = false;  // another server made one, which nobody here has waited for
 };
 
 // What other servers are to be told; guarded by the mutex of Jobs.
@@ -40,6 +42,7 @@ struct Jobs::Sharing {
   std::vector<std::string> to_cancel;  // whose clients left
   std::atomic<bool> is_over{false};
   std::atomic<bool> wants_look{false};  // at what the history has
+  double poked = 0;                     // when that was last done for an event, in seconds of a clock; with the mutex
   int poke;                             // an eventfd that wakes the thread
   std::thread thread;
 };

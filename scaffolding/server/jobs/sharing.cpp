@@ -13,7 +13,8 @@ namespace sf::server {
 
 namespace {
 
-constexpr double kLook = 1, kLookAgain = 0.05;                // seconds; the second at most, where something happened
+constexpr double kLook = 1, kLookAgain = 0.1;                 // seconds; the second at most, where something happened
+constexpr double kParts = 0.1, kPreviews = 0.5;               // seconds between messages of steps, and of previews
 constexpr size_t kMostMessages = 4096, kMessageBytes = 7000;  // of NOTIFY's 8000
 
 double monotonic_seconds() {
@@ -90,9 +91,20 @@ void Jobs::tell_others(Live& job, const JobEvent& event) {
   if (!is_over(job.record.state))
     m.text = {{"data", event.data}, {"step", job.step}, {"steps", job.steps},
               {"place", job.place}, {"made", job.made}, {"step_seconds", job.step_seconds}};
-  if (event.name == "step" || event.name == "decode")
-    std::erase_if(outbox, [&](auto& o) { return o.job == m.job && o.name == m.name; });
+  // Of short steps the last ones are enough: each message is a transaction, and wakes all servers.
+  const double now = monotonic_seconds();
+  if (m.preview && now - job.preview_told < kPreviews) m.preview.reset();
+  if (m.preview) job.preview_told = now;
+  const bool is_part = event.name == "step" || event.name == "decode";
+  if (is_part)
+    std::erase_if(outbox, [&](auto& o) {
+      if (o.job != m.job || o.name != m.name) return false;
+      if (!m.preview) m.preview = o.preview;
+      return true;
+    });
   if (outbox.size() < kMostMessages) outbox.push_back(std::move(m));
+  if (is_part && now - sharing_->poked < kParts) return;
+  sharing_->poked = now;
   poke();
 }
 
@@ -163,6 +175,12 @@ void Jobs::fetch(const std::string& id) {
   wake_.notify_all();
 }
 
+bool Jobs::is_watched(const std::string& id) const {
+  std::lock_guard lock(mutex_);
+  const LivePointer job = live(id);
+  return job && job->wants_previews;
+}
+
 // Whoever may write to the database may send anything: what does not fit is passed over.
 void Jobs::hear(const std::string& message) {
   try {
@@ -177,7 +195,8 @@ void Jobs::hear(const std::string& message) {
     fetch(id);
     std::optional<JobRecord> record;
     if (name == "picture") record = history_.find(id);
-    const auto preview = m.at("preview").get<bool>() ? history_.preview(id) : nullptr;
+    const bool has_preview = m.at("preview");
+    const auto preview = has_preview && is_watched(id) ? history_.preview(id) : nullptr;
     std::lock_guard lock(mutex_);
     const LivePointer job = live(id);
     if (!job || job->mine || is_over(job->record.state)) return;
@@ -186,7 +205,7 @@ void Jobs::hear(const std::string& message) {
     if (record) job->record.pictures = record->pictures;
     job->step = m.at("step"), job->steps = m.at("steps"), job->place = m.at("place");
     job->made = m.at("made"), job->step_seconds = m.at("step_seconds");
-    if (preview) job->preview = preview;
+    if (has_preview) job->preview = preview, job->preview_elsewhere = !preview;
     tell(*job, event, m.at("data"), preview);
   } catch (const json::exception&) {}
 }

@@ -268,7 +268,7 @@ void Jobs::told_step(Active& a, Seat& seat, double seconds, size_t together) {
   for (auto& s : a.seats) job.made += double(s.run->at()) / double(std::max<int64_t>(1, s.run->steps()));
   seconds /= double(a.seats.size());  // its pictures go on together
   job.step_seconds = job.step_seconds > 0 ? 0.7 * job.step_seconds + 0.3 * seconds : seconds;
-  if (preview && &seat == &first) job.preview = preview;
+  if (preview && &seat == &first) job.preview = preview, job.preview_elsewhere = false;
   tell(job, "step",
        {{"picture", seat.place}, {"step", seat.run->at()}, {"steps", seat.run->steps()}, {"together", together}},
        preview);
