@@ -3,9 +3,12 @@ how soon a cancelled job stops and a client's leaving is noticed, clients at a t
 what previews cost, crowds and slow clients, and memory after many requests.
 
     PYTHONPATH=build/python .venv/bin/python benchmarks/server.py build [--rounds 20] [--steps 4] [--requests 10000]
-        [--rows start,above,stop,clients,previews,crowd,slow,memory,shared]
+        [--rows start,above,stop,clients,previews,crowd,slow,memory,shared,peer] [--peer SD-SERVER]
 
 "shared" is two servers of one PostgreSQL, on a core each, beside one on one core; it is not among the usual ones.
+"peer" is stable-diffusion.cpp's server beside ours in turns, with a model that both know; it is among the usual ones
+where --peer says where that server is. server_peer.py tells where it comes from and what is measured; --rows peer is
+that alone.
 
 Every row is this machine's, one server on the loopback with the model that ships; medians, and the 99th of a hundred.
 A request above the pipeline's call: its time at the client without the steps' and the decoding's, which the same
@@ -31,6 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from postgres_server import postgres  # noqa: E402
 from served import Server  # noqa: E402
+from server_peer import PEER_OPTIONS, check, compare  # noqa: E402
 
 PROMPT = "red apple, noto"
 
@@ -367,6 +371,32 @@ def shared(build, folder, repeats, jobs=80, steps=8):
     print(f"two on one queue, a core each                  {two:10.2f} pictures/s, {two / one:.2f} times; goal 1.9")
 
 
+def own(options, rows, folder):
+    print(f"{'':48} {'median':>10} {'p99':>10}")
+    if "start" in rows:
+        starts(options.build, folder, max(1, options.rounds // 4))
+    server = Server(options.build, folder / "data")
+    try:
+        if "above" in rows:
+            overhead(server, options.rounds, options.steps)
+        if "stop" in rows:
+            stops(server, max(1, options.rounds // 4))
+        if "memory" in rows:
+            memory(server, options.requests)
+    finally:
+        server.stop()
+    if "clients" in rows:
+        clients(options.build, folder, options.rounds)
+    if "previews" in rows:
+        previews(options.build, folder, options.rounds)
+    if "crowd" in rows:
+        crowd(options.build, folder, options.jobs)
+    if "slow" in rows:
+        slow(options.build, folder, options.connections)
+    if "shared" in rows:
+        shared(options.build, folder, max(1, options.rounds // 4))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("build", type=pathlib.Path)
@@ -375,34 +405,25 @@ def main():
     parser.add_argument("--requests", type=int, default=10000)
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--connections", type=int, default=1000)
-    parser.add_argument("--rows", default="start,above,stop,clients,previews,crowd,slow,memory")
+    parser.add_argument("--rows")
+    parser.add_argument("--peer", type=pathlib.Path, help="sd-server of stable-diffusion.cpp")
+    parser.add_argument("--peer-model", type=pathlib.Path, help="a safetensors file that both servers read")
+    parser.add_argument("--peer-options", default=PEER_OPTIONS, help="the peer's own, else '%(default)s'")
+    parser.add_argument("--peer-dtype", default="bfloat16", help="what ours computes in beside the peer")
+    parser.add_argument("--size", type=int, default=256, help="of the pictures beside the peer, pixels a side")
     options = parser.parse_args()
-    print(f"{'':48} {'median':>10} {'p99':>10}")
+    usual = "start,above,stop,clients,previews,crowd,slow,memory" + (",peer" if options.peer else "")
+    rows = set((options.rows or usual).split(","))
+    if "peer" in rows:
+        if not options.peer:
+            parser.error("--rows peer: --peer says where sd-server of stable-diffusion.cpp is")
+        check(options.peer)
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        rows = set(options.rows.split(","))
-        if "start" in rows:
-            starts(options.build, folder, max(1, options.rounds // 4))
-        server = Server(options.build, folder / "data")
-        try:
-            if "above" in rows:
-                overhead(server, options.rounds, options.steps)
-            if "stop" in rows:
-                stops(server, max(1, options.rounds // 4))
-            if "memory" in rows:
-                memory(server, options.requests)
-        finally:
-            server.stop()
-        if "clients" in rows:
-            clients(options.build, folder, options.rounds)
-        if "previews" in rows:
-            previews(options.build, folder, options.rounds)
-        if "crowd" in rows:
-            crowd(options.build, folder, options.jobs)
-        if "slow" in rows:
-            slow(options.build, folder, options.connections)
-        if "shared" in rows:
-            shared(options.build, folder, max(1, options.rounds // 4))
+        if rows != {"peer"}:
+            own(options, rows, folder)
+        if "peer" in rows:
+            compare(options, folder, max(1, options.rounds // 4))
 
 
 if __name__ == "__main__":
