@@ -333,42 +333,50 @@ def memory(server, requests):
 
 
 def shared(build, folder, repeats, jobs=80, steps=8):
-    """Pictures a second of one server and of two on one queue, each bound to a core, in turns. So many jobs that the
-    last picture, which one makes while the other has none left, is little of the whole."""
+    """Pictures a second of one server on a core, of two on one queue, a core each, and of two that share nothing but
+    the machine, which is the limit; in turns. So many jobs that the last picture, which one makes while the other has
+    none left, is little of the whole. The database has the servers' cores: with any it would have one of its own beside
+    one server, and none beside two."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     assert len(cores) == 2, "two cores are needed"
-    rates = {1: [], 2: []}
+    body = {"prompt": PROMPT, "num_inference_steps": steps}
+    rates = {"one": [], "two": [], "apart": []}
+
+    def bind(process, cores):  # each of its threads, and those that come
+        command = ["taskset", "-acp", ",".join(map(str, cores)), str(process)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def measured(kind, folder, database):
+        servers, mine = [], cores[: 1 if kind == "one" else 2]
+        for process in database.processes():
+            bind(process, mine)
+        for core in mine:
+            options = [] if kind == "apart" else ["--database", database.address]
+            environment = {**os.environ, "SF_NUM_THREADS": "1"}
+            servers.append(Server(build, folder / f"{kind}{core}", "--max-batch", 1, *options, env=environment))
+            bind(servers[-1].process.pid, [core])
+        for server in servers:  # whichever takes a job, until each has the model in memory
+            while not any(m["in_memory"] for m in server.get("/api/v1/models")[1]["models"]):
+                wait_for(server, server.post("/api/v1/jobs", {**body, "num_inference_steps": 1})[1]["id"], ("done",))
+        time.sleep(1)
+        begin = time.time()
+        taken = [servers[n % len(servers)] for n in range(jobs)]
+        made = [server.post("/api/v1/jobs", {**body, "seed": n})[1]["id"] for n, server in enumerate(taken)]
+        # Asked for seldom, since the cores are the servers', which say when each ended.
+        ends = [server.wait(job, seconds=600, pause=0.5)["ended"] for server, job in zip(taken, made)]
+        for server in servers:
+            server.stop()
+        return jobs / (max(ends) - begin)
+
     with postgres() as database:
         for i in range(repeats):
-            for number in (1, 2):
-                servers = []
-                for core in cores[:number]:
-                    data = folder / f"shared{i}-{number}-{core}"
-                    alone = {**os.environ, "SF_NUM_THREADS": "1"}
-                    servers.append(Server(build, data, "--database", database.address, "--max-batch", 1, env=alone))
-                    # Of each of its threads, and of those that come.
-                    subprocess.run(["taskset", "-acp", str(core), str(servers[-1].process.pid)], check=True,
-                                   stdout=subprocess.DEVNULL)  # fmt: skip
-                for server in servers:  # whichever takes a job, until each has the model in memory
-                    while not any(m["in_memory"] for m in server.get("/api/v1/models")[1]["models"]):
-                        warm = server.post("/api/v1/jobs", {"prompt": PROMPT, "num_inference_steps": 1})[1]["id"]
-                        wait_for(server, warm, ("done",))
-                time.sleep(1)
-                begin = time.time()
-                made = [
-                    servers[n % number].post(
-                        "/api/v1/jobs", {"prompt": PROMPT, "num_inference_steps": steps, "seed": n}
-                    )[1]["id"]
-                    for n in range(jobs)
-                ]
-                # Asked for seldom, since the cores are the servers', which say when each ended.
-                ends = [servers[0].wait(job, seconds=600, pause=0.5)["ended"] for job in made]
-                rates[number].append(jobs / (max(ends) - begin))
-                for server in servers:
-                    server.stop()
-    one, two = (statistics.median(rates[n]) for n in (1, 2))
-    print(f"one server on a core, {steps} steps                  {one:10.2f} pictures/s")
-    print(f"two on one queue, a core each                  {two:10.2f} pictures/s, {two / one:.2f} times; goal 1.9")
+            for kind in rates:
+                (folder / f"shared{i}").mkdir(exist_ok=True)
+                rates[kind].append(measured(kind, folder / f"shared{i}", database))
+    one, two, apart = (statistics.median(rates[kind]) for kind in rates)
+    print(f"{f'one server on a core, {steps} steps':48} {one:10.2f} {'':10} pictures/s")
+    print(f"{'two on one queue, a core each':48} {two:10.2f} {two / one:9.2f}x pictures/s; goal 1.9x")
+    print(f"{'two that share nothing: the limit':48} {apart:10.2f} {apart / one:9.2f}x pictures/s")
 
 
 def own(options, rows, folder):

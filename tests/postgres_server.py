@@ -53,11 +53,14 @@ class Postgres:
     def stop(self, mode="fast"):
         self.run("pg_ctl", "-D", self.data, "-w", "-m", mode, "stop")
 
+    def processes(self):
+        main = int((self.data / "postmaster.pid").read_text().split()[0])
+        return [main, *map(int, pathlib.Path(f"/proc/{main}/task/{main}/children").read_text().split())]
+
     @contextlib.contextmanager
     def hanging(self):
         """It is there and says nothing, as behind a broken network."""
-        main = int((self.data / "postmaster.pid").read_text().split()[0])
-        group = [main, *map(int, pathlib.Path(f"/proc/{main}/task/{main}/children").read_text().split())]
+        group = self.processes()
         for process in group:
             os.kill(process, signal.SIGSTOP)
         try:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "scaffolding/core/error.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr double kDeadline = 5;       // seconds of a statement; the database gives up a little before
 constexpr double kShortDeadline = 1;  // after a failure, until one is answered: few threads wait for a dead one
 constexpr double kPause = 0.5;        // seconds after a failure in which nothing is asked
+constexpr int kOften = 3;             // uses from which on a statement is prepared
+constexpr size_t kMostStatements = 128;
 constexpr unsigned kText = 25, kWhole = 20, kNumber = 701, kBytes = 17;  // types, by PostgreSQL's numbers
 
 double clock_seconds() {
@@ -145,7 +148,8 @@ class PostgresDatabase final : public Database {
   Dialect dialect() const override { return Dialect::Postgres; }
 
   void notify(const std::string& message) override {
-    Statement s = prepare("SELECT pg_notify('scaffolding', ?)");
+    // What a crash of the database forgets the others see for themselves: nobody waits for its disk.
+    Statement s = prepare("SELECT pg_notify('scaffolding', ?), set_config('synchronous_commit', 'off', true)");
     s.bind(1, message).run();
   }
   void listen() override {
@@ -167,32 +171,11 @@ class PostgresDatabase final : public Database {
   Result run(const char* sql, int values, const unsigned* types, const char* const* texts, const int* lengths,
              const int* formats) {
     make_sure();
-    const bool sent = values || types ? PQsendQueryParams(connection_, sql, values, types, texts, lengths, formats, 0)
-                                      : PQsendQuery(connection_, sql);
-    if (!sent) lose("the connection to the database ended");
-    const double deadline = clock_seconds() + (failed_ ? kShortDeadline : kDeadline);
-    Result last;
-    while (true) {
-      while (const int unsent = PQflush(connection_)) {
-        if (unsent < 0) lose("the connection to the database ended");
-        until_ready(POLLIN | POLLOUT, deadline);
-        if (!PQconsumeInput(connection_)) lose("the connection to the database ended");
-      }
-      while (PQisBusy(connection_)) {
-        until_ready(POLLIN, deadline);
-        if (!PQconsumeInput(connection_)) lose("the connection to the database ended");
-      }
-      Result one(PQgetResult(connection_));
-      if (!one) break;
-      const ExecStatusType status = PQresultStatus(one.get());
-      if (!last || (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)) last = std::move(one);
-      else if (PQresultStatus(last.get()) == PGRES_TUPLES_OK || PQresultStatus(last.get()) == PGRES_COMMAND_OK)
-        last = std::move(one);
-    }
-    hear();
-    if (!last) lose("the connection to the database ended");
-    check(last.get());
-    failed_ = false;
+    const std::string* name = types ? prepared(sql, values, types) : nullptr;
+    const int sent = name    ? PQsendQueryPrepared(connection_, name->c_str(), values, texts, lengths, formats, 0)
+                     : types ? PQsendQueryParams(connection_, sql, values, types, texts, lengths, formats, 0)
+                             : PQsendQuery(connection_, sql);
+    Result last = answer(sent);
     changes_ = std::strtoll(PQcmdTuples(last.get()), nullptr, 10);
     return last;
   }
@@ -220,6 +203,50 @@ class PostgresDatabase final : public Database {
   }
 
  private:
+  // What is asked often is parsed and planned once a connection. Null: it is not asked often.
+  const std::string* prepared(const char* sql, int values, const unsigned* types) {
+    std::string key = sql;
+    for (int i = 0; i < values; ++i) key += ' ', key += std::to_string(types[i]);  // null has another than a number
+    if (statements_.size() >= kMostStatements && !statements_.count(key)) return nullptr;
+    Prepared& p = statements_[std::move(key)];
+    if (++p.uses < kOften) return nullptr;
+    if (p.name.empty()) {
+      const std::string name = "statement" + std::to_string(++names_);
+      answer(PQsendPrepare(connection_, name.c_str(), sql, values, types));
+      p.name = name;
+    }
+    return &p.name;
+  }
+
+  // Of what was sent: the last result, or the first that failed.
+  Result answer(int sent) {
+    if (!sent) lose("the connection to the database ended");
+    const double deadline = clock_seconds() + (failed_ ? kShortDeadline : kDeadline);
+    Result last;
+    while (true) {
+      while (const int unsent = PQflush(connection_)) {
+        if (unsent < 0) lose("the connection to the database ended");
+        until_ready(POLLIN | POLLOUT, deadline);
+        if (!PQconsumeInput(connection_)) lose("the connection to the database ended");
+      }
+      while (PQisBusy(connection_)) {
+        until_ready(POLLIN, deadline);
+        if (!PQconsumeInput(connection_)) lose("the connection to the database ended");
+      }
+      Result one(PQgetResult(connection_));
+      if (!one) break;
+      const ExecStatusType status = PQresultStatus(one.get());
+      if (!last || (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)) last = std::move(one);
+      else if (PQresultStatus(last.get()) == PGRES_TUPLES_OK || PQresultStatus(last.get()) == PGRES_COMMAND_OK)
+        last = std::move(one);
+    }
+    hear();
+    if (!last) lose("the connection to the database ended");
+    check(last.get());
+    failed_ = false;
+    return last;
+  }
+
   static std::string trimmed(std::string text) {
     for (auto& c : text)
       if (c == '\n') c = ' ';
@@ -284,6 +311,7 @@ class PostgresDatabase final : public Database {
                             "-c idle_in_transaction_session_timeout=20000 -c client_min_messages=warning "
                             "-c standard_conforming_strings=on",
                             nullptr};
+    statements_.clear();
     connection_ = PQconnectdbParams(names, values, 1);
     if (PQstatus(connection_) != CONNECTION_OK) {
       const std::string why = "cannot connect to the database: " + trimmed(PQerrorMessage(connection_));
@@ -309,6 +337,12 @@ class PostgresDatabase final : public Database {
   double asked_again_ = 0;
   int64_t changes_ = 0;
   std::vector<std::string> heard_;
+  struct Prepared {
+    int uses = 0;
+    std::string name;  // "": not yet
+  };
+  std::map<std::string, Prepared> statements_;  // of this connection, by their texts and types
+  int64_t names_ = 0;
 };
 
 bool PostgresStatement::step() {

@@ -21,14 +21,18 @@ bool History::claim(JobRecord& job) {
   if (!is_shared()) return set_state(job);
   std::lock_guard lock(mutex_);
   const std::string clock = clock_sql(db_->dialect());
-  // One that is ours already was claimed by a statement whose answer was lost.
+  // One that is ours already was claimed by a statement whose answer was lost. What a crash of the database forgets is
+  // claimed again, so that nobody waits for its disk.
   Statement s = db_->prepare(
       "UPDATE jobs SET state = 'running', started = ?1, owner = ?2, lease = " + clock +
       " + ?3 WHERE id = (SELECT id FROM jobs WHERE id = ?4 AND (state = 'waiting' OR (state = 'running' AND owner = "
-      "?2)) FOR UPDATE SKIP LOCKED) RETURNING crashes");
+      "?2)) FOR UPDATE SKIP LOCKED) "
+      "RETURNING crashes, (SELECT count(*) FROM pictures WHERE job = ?4), set_config('synchronous_commit', 'off', "
+      "true)");
   if (!s.bind(1, job.started).bind(2, server_).bind(3, lease_).bind(4, job.id).step()) return false;
   job.crashes = s.whole(0);
-  job.pictures = pictures_of(job.id);  // of a server that went down
+  job.pictures.clear();
+  if (s.whole(1) > 0) job.pictures = pictures_of(job.id);  // of a server that went down
   return true;
 }
 

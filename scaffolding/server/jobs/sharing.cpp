@@ -14,7 +14,8 @@ namespace sf::server {
 namespace {
 
 constexpr double kLook = 1, kLookAgain = 0.1;                 // seconds; the second at most, where something happened
-constexpr double kParts = 0.1, kPreviews = 0.5;               // seconds between messages of steps, and of previews
+constexpr double kParts = 0.2, kPreviews = 0.5;               // seconds between messages of steps, and of previews
+constexpr auto kTogether = std::chrono::milliseconds(2);      // what happens within it is one message of many
 constexpr size_t kMostMessages = 4096, kMessageBytes = 7000;  // of NOTIFY's 8000
 
 double monotonic_seconds() {
@@ -258,7 +259,7 @@ void Jobs::share() {
     try {
       const auto messages = history_.wait(changed ? kLookAgain : std::min(0.5, lease / 4), sharing_->poke);
       uint64_t pokes = 0;
-      [[maybe_unused]] const auto taken = read(sharing_->poke, &pokes, sizeof pokes);
+      if (read(sharing_->poke, &pokes, sizeof pokes) > 0) std::this_thread::sleep_for(kTogether);
       send();
       if (sharing_->wants_look.exchange(false)) changed = true;
       for (auto& m : messages) {
