@@ -1,5 +1,5 @@
-// The thread that saves what was made, while the next pictures are computed: files and commits cost the processor little
-// and the clock milliseconds. Nobody is told of a picture, or of a job's end, before it is on the disk.
+// The thread that saves what was made, while the next pictures are computed: files and commits cost the processor
+// little and the clock milliseconds. Nobody is told of a picture, or of a job's end, before it is on the disk.
 #include <algorithm>
 
 #include "scaffolding/core/error.h"
