@@ -14,9 +14,10 @@ size_t weight_bytes(Component& network) {
 }
 
 void release_weight_pages(Component& network, bool small_ones) {
-  if (!network.model() || (!small_ones && cpu::KeptWhole::takes(weight_bytes(network)))) return;
-  for (auto& p : nn::named_parameters(*network.model())) nn::release_pages(p.tensor);
-  for (auto& b : nn::named_buffers(*network.model())) nn::release_pages(b.tensor);
+  if (!network.model()) return;
+  const bool keeps_packed = !small_ones && cpu::KeptWhole::takes(weight_bytes(network));
+  for (auto& p : nn::named_parameters(*network.model())) nn::release_pages(p.tensor, false, keeps_packed);
+  for (auto& b : nn::named_buffers(*network.model())) nn::release_pages(b.tensor, false, keeps_packed);
 }
 
 }  // namespace sf::diffusion

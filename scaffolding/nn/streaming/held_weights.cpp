@@ -241,10 +241,10 @@ void HeldWeights::release_pages(bool from_cache) {
   for (const Tensor& t : tensors_) nn::release_pages(t, from_cache);
 }
 
-void release_pages(const Tensor& weight, bool from_cache) {
+void release_pages(const Tensor& weight, bool from_cache, bool keeps_packed) {
   if (!weight.storage() || !weight.device().is_cpu()) return;
   const void* data = weight.impl()->data;  // looked at, not read
-  if (weight.storage()->packed) cpu::forget_packed(data, weight.nbytes());
+  if (weight.storage()->packed && !keeps_packed) cpu::forget_packed(data, weight.nbytes());
   io::release_mapped(data, weight.nbytes(), from_cache);
 }
 

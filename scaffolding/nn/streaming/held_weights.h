@@ -70,8 +70,8 @@ class HeldWeights {
   bool as_in_files_ = false;
 };
 
-// Drops pages of files that this weight of the host lies in, and what kernels packed of it. They come back when it is
-// touched; from_cache: from the disk (io::release_mapped).
-void release_pages(const Tensor& weight, bool from_cache = false);
+// Drops pages of files that this weight of the host lies in, and what kernels packed of it, unless keeps_packed. They
+// come back when it is touched; from_cache: from the disk (io::release_mapped).
+void release_pages(const Tensor& weight, bool from_cache = false, bool keeps_packed = false);
 
 }  // namespace sf::nn
