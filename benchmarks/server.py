@@ -216,7 +216,7 @@ def crowd(build, folder, jobs, number=64):
         threads = [threading.Thread(target=client, args=(i,)) for i in range(number)]
         for thread in threads:
             thread.start()
-        times, halfway = [], None
+        times = []
         total = jobs // number * number
         while True:
             start = time.perf_counter()
@@ -225,22 +225,22 @@ def crowd(build, folder, jobs, number=64):
             text = server.get("/metrics", headers=headers[0])[1].decode()
             found = re.search(r'scaffolding_jobs_total{state="done"} (\d+)', text)
             done = int(found[1]) if found else 0
-            if halfway is None and done >= total // 2 and not any(t.is_alive() for t in threads):
-                lists = [server.get("/api/v1/jobs?limit=100", headers=h)[1]["jobs"] for h in headers]
-                halfway = [sum(job["state"] == "done" for job in some) for some in lists]
             if done >= total:
                 break
             time.sleep(0.02)
         seconds = time.perf_counter() - begin
         for thread in threads:
             thread.join()
-        ends = [server.get(f"/api/v1/jobs/{job}", headers=headers[i])[1] for i in range(number) for job in mine[i]]
-        lost = sum(e["state"] != "done" or len(e["pictures"]) != 1 for e in ends)
+        ends = [[server.get(f"/api/v1/jobs/{job}", headers=headers[i])[1] for job in mine[i]] for i in range(number)]
+        every = [end for some in ends for end in some]
+        lost = sum(e["state"] != "done" or len(e["pictures"]) != 1 for e in every)
         print(f"{f'{number} clients, {total} jobs: lost':48} {lost:10} {total / seconds:10.1f} jobs/s", flush=True)
-        if halfway:
-            share = statistics.mean(halfway)
-            off = max(abs(h - share) for h in halfway)
-            print(f"{'shares in the middle, furthest from the mean':48} {off:10.1f} {share:10.1f} jobs", flush=True)
+        # Of those that were done between the last one's coming, when all wait, and three quarters of the end.
+        from_, to = max(e["created"] for e in every), sorted(e["ended"] for e in every)[total * 3 // 4]
+        shares = [sum(from_ < e["ended"] <= to for e in some) for some in ends]
+        share = statistics.mean(shares)
+        off = max(abs(n - share) for n in shares)
+        print(f"{'shares while all wait, furthest from the mean':48} {off:10.1f} {share:10.1f} jobs", flush=True)
         row("/healthz meanwhile", times)
     finally:
         server.stop()
