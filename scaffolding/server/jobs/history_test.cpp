@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/server/unavailable.h"
 
 namespace sf::server {
 namespace {
@@ -107,6 +108,15 @@ TEST_F(HistoryTest, FoldersOfEarlierVersionsAreTakenOver) {
     open_sqlite(folder + "/history.sqlite")->execute("PRAGMA user_version = 4;");
     SF_EXPECT_ERROR(RuntimeError, "later version", History(folder));
   }
+}
+
+// On any machine, where the server's own test needs a file system that it may fill.
+TEST_F(HistoryTest, ADatabaseWithoutRoomIsUnavailable) {
+  const auto db = open_sqlite(path("full.sqlite"));
+  db->execute("CREATE TABLE t (a TEXT); PRAGMA max_page_count = 4;");
+  Statement in = db->prepare("INSERT INTO t VALUES (?)");
+  EXPECT_THROW(in.bind(1, std::string(100'000, 'x')).run(), StorageFull);
+  EXPECT_THROW(db->execute("INSERT INTO t VALUES (zeroblob(100000))"), StorageFull);
 }
 
 TEST_F(HistoryTest, AKeyMakesOneJob) {

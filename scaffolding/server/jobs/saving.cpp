@@ -38,7 +38,7 @@ void Jobs::save_items() {
     const bool is_told = item.file && save_picture(item);
     if (is_over(item.state)) {
       if (!is_told) save_end(item);
-      clean();
+      if (item.state == JobState::Done) clean();
     }
     lock.lock();
     saving_->items.pop_front();
