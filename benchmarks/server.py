@@ -332,12 +332,13 @@ def memory(server, requests):
     print(f"{name:48} {after - before:10.1f} {after - middle:10.1f} MB", flush=True)
 
 
-def shared(build, folder, repeats, jobs=80, steps=8):
+def shared(build, folder, repeats, steps, jobs=80):
     """Pictures a second of one server on a core, of two on one queue, a core each, and of two that share nothing but
     the machine, which is the limit; in turns. So many jobs that the last picture, which one makes while the other has
-    none left, is little of the whole. The database has the servers' cores: with any it would have one of its own beside
-    one server, and none beside two."""
-    cores = sorted(os.sched_getaffinity(0))[:2]
+    none left, is little of the whole. The database and this process have the servers' cores: with any they would have
+    one of their own beside one server, and none beside two."""
+    cores_before = os.sched_getaffinity(0)
+    cores = sorted(cores_before)[:2]
     assert len(cores) == 2, "two cores are needed"
     body = {"prompt": PROMPT, "num_inference_steps": steps}
     rates = {"one": [], "two": [], "apart": []}
@@ -348,7 +349,7 @@ def shared(build, folder, repeats, jobs=80, steps=8):
 
     def measured(kind, folder, database):
         servers, mine = [], cores[: 1 if kind == "one" else 2]
-        for process in database.processes():
+        for process in [os.getpid(), *database.processes()]:
             bind(process, mine)
         for core in mine:
             options = [] if kind == "apart" else ["--database", database.address]
@@ -362,8 +363,9 @@ def shared(build, folder, repeats, jobs=80, steps=8):
         begin = time.time()
         taken = [servers[n % len(servers)] for n in range(jobs)]
         made = [server.post("/api/v1/jobs", {**body, "seed": n})[1]["id"] for n, server in enumerate(taken)]
-        # Asked for seldom, since the cores are the servers', which say when each ended.
-        ends = [server.wait(job, seconds=600, pause=0.5)["ended"] for server, job in zip(taken, made)]
+        # Asked for seldom, since the cores are the servers', which say when each ended; first for the last one.
+        pairs = list(zip(taken, made))
+        ends = [server.wait(job, seconds=600, pause=0.5)["ended"] for server, job in reversed(pairs)]
         for server in servers:
             server.stop()
         return jobs / (max(ends) - begin)
@@ -371,8 +373,9 @@ def shared(build, folder, repeats, jobs=80, steps=8):
     with postgres() as database:
         for i in range(repeats):
             for kind in rates:
-                (folder / f"shared{i}").mkdir(exist_ok=True)
-                rates[kind].append(measured(kind, folder / f"shared{i}", database))
+                (folder / str(i)).mkdir(parents=True, exist_ok=True)
+                rates[kind].append(measured(kind, folder / str(i), database))
+    os.sched_setaffinity(0, cores_before)
     one, two, apart = (statistics.median(rates[kind]) for kind in rates)
     print(f"{f'one server on a core, {steps} steps':48} {one:10.2f} {'':10} pictures/s")
     print(f"{'two on one queue, a core each':48} {two:10.2f} {two / one:9.2f}x pictures/s; goal 1.9x")
@@ -402,7 +405,8 @@ def own(options, rows, folder):
     if "slow" in rows:
         slow(options.build, folder, options.connections)
     if "shared" in rows:
-        shared(options.build, folder, max(1, options.rounds // 4))
+        for steps in (20, 8):  # what a client gets who says nothing, and short ones
+            shared(options.build, folder / str(steps), max(1, options.rounds // 4), steps)
 
 
 def main():

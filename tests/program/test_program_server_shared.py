@@ -71,6 +71,15 @@ def test_each_job_ends_once_wherever_it_was_posted(two, database):
     assert sum(ran) == 16 and min(ran) > 0, ran
 
 
+def test_each_picture_is_told_once_and_before_the_end_at_both(two):
+    jobs = [post(two[i % 2], seed=i, count=2) for i in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        heard = [pool.submit(events, server, job) for job in jobs for server in two]
+        for names in heard:
+            names = names.result()
+            assert names.count("picture") == 2 and names[-1] == "done" and names.count("done") == 1, names
+
+
 def test_events_and_cancelling_of_a_job_that_runs_at_the_other(two):
     job = post(two[0], **LONG)
     two[0].wait(job, states=("running",))

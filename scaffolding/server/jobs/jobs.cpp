@@ -276,6 +276,21 @@ void Jobs::tell(Live& job, const char* name, json data, std::shared_ptr<const st
   if (job.events.size() > kKeptEvents) job.events.pop_front();
 }
 
+void Jobs::add_picture(Live& job, const Picture& picture) {
+  auto& pictures = job.record.pictures;
+  const auto at = std::lower_bound(pictures.begin(), pictures.end(), picture.place,
+                                   [](auto& p, int64_t place) { return p.place < place; });
+  if (at != pictures.end() && at->place == picture.place) return;  // it is known
+  pictures.insert(at, picture);
+  tell(job, "picture",
+       {{"id", picture.id},
+        {"picture", picture.place},
+        {"seed", picture.seed},
+        {"width", picture.width},
+        {"height", picture.height},
+        {"frames", picture.frames}});
+}
+
 size_t Jobs::waiting() const {
   std::lock_guard lock(mutex_);
   return queue_.size();

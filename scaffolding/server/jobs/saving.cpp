@@ -81,19 +81,8 @@ bool Jobs::save_picture(SavingItem& item) {
     else if (!error.empty()) job.failure = error;
     else if (!saved) job.given_up = true;
     if (!saved) return wake_.notify_all(), false;
-    const Picture& picture = item.picture;
-    auto& pictures = job.record.pictures;
-    pictures.insert(
-        std::upper_bound(pictures.begin(), pictures.end(), picture, [](auto& x, auto& y) { return x.place < y.place; }),
-        picture);
-    record.pictures = pictures;
-    tell(job, "picture",
-         {{"id", picture.id},
-          {"picture", picture.place},
-          {"seed", picture.seed},
-          {"width", picture.width},
-          {"height", picture.height},
-          {"frames", picture.frames}});
+    add_picture(job, item.picture);
+    record.pictures = job.record.pictures;
   }
   if (!is_over(record.state)) return false;
   tell_end(item.job, record);

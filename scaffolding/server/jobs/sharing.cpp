@@ -48,7 +48,7 @@ bool Jobs::claim(const LivePointer& job) {
     std::lock_guard lock(mutex_);
     if (ours) {
       job->record.crashes = record.crashes, job->record.pictures = record.pictures;
-      job->claimed_at = monotonic_seconds();
+      job->claimed_at = job->preview_told = monotonic_seconds();
     } else {
       job->mine = false;
       poke_to_look();
@@ -97,12 +97,12 @@ void Jobs::tell_others(Live& job, const JobEvent& event) {
   if (m.preview && now - job.preview_told < kPreviews) m.preview.reset();
   if (m.preview) job.preview_told = now;
   const bool is_part = event.name == "step" || event.name == "decode";
-  if (is_part)
-    std::erase_if(outbox, [&](auto& o) {
-      if (o.job != m.job || o.name != m.name) return false;
-      if (!m.preview) m.preview = o.preview;
-      return true;
-    });
+  // Of a job that is over the others read its pictures with its end.
+  std::erase_if(outbox, [&](auto& o) {
+    if (o.job != m.job) return false;
+    if (is_part && o.name == m.name && !m.preview) m.preview = o.preview;
+    return is_part ? o.name == m.name : is_over(job.record.state) && o.name != "started";
+  });
   if (outbox.size() < kMostMessages) outbox.push_back(std::move(m));
   if (is_part && now - sharing_->poked < kParts) return;
   sharing_->poked = now;
@@ -154,7 +154,12 @@ void Jobs::mirror_over(const std::string& id) {
     if (!job || is_over(job->record.state) || (job->mine && job->claimed_at > 0)) return;
   }
   if (auto record = history_.find(id)) {
-    if (is_over(record->state)) told_over(job, *record);
+    if (!is_over(record->state)) return;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto& picture : record->pictures) add_picture(*job, picture);
+    }
+    told_over(job, *record);
     return;
   }
   JobRecord gone = job->record;  // retention has removed it already
@@ -203,11 +208,12 @@ void Jobs::hear(const std::string& message) {
     if (!job || job->mine || is_over(job->record.state)) return;
     mirror_started(*job);
     if (name == "started") return;
-    if (record) job->record.pictures = record->pictures;
     job->step = m.at("step"), job->steps = m.at("steps"), job->place = m.at("place");
     job->made = m.at("made"), job->step_seconds = m.at("step_seconds");
     if (has_preview) job->preview = preview, job->preview_elsewhere = !preview;
-    tell(*job, event, m.at("data"), preview);
+    if (name != "picture") tell(*job, event, m.at("data"), preview);
+    else if (record)
+      for (auto& picture : record->pictures) add_picture(*job, picture);
   } catch (const json::exception&) {}
 }
 
