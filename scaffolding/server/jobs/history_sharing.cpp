@@ -17,12 +17,19 @@ double seconds_since_1970() {
 
 }  // namespace
 
+// Nobody waits for the disk: what a crash of the machine forgets waits again, as it was accepted.
 bool History::claim(JobRecord& job) {
-  if (!is_shared()) return set_state(job);
   std::lock_guard lock(mutex_);
+  if (!is_shared()) {
+    db_->execute("PRAGMA synchronous = NORMAL");
+    struct Back {
+      Database& db;
+      ~Back() { db.execute("PRAGMA synchronous = FULL"); }
+    } back{*db_};
+    return write_state(job);
+  }
   const std::string clock = clock_sql(db_->dialect());
-  // One that is ours already was claimed by a statement whose answer was lost. What a crash of the database forgets is
-  // claimed again, so that nobody waits for its disk.
+  // One that is ours already was claimed by a statement whose answer was lost.
   Statement s = db_->prepare(
       "UPDATE jobs SET state = 'running', started = ?1, owner = ?2, lease = " + clock +
       " + ?3 WHERE id = (SELECT id FROM jobs WHERE id = ?4 AND (state = 'waiting' OR (state = 'running' AND owner = "
