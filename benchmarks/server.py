@@ -83,21 +83,23 @@ def read(port, body):
         raise SystemExit(f"server: {answer.status}")
 
 
-def overhead(server, rounds, steps):
+def overhead(server, rounds, steps, size):
+    import scaffolding as sf
     from scaffolding.diffusion import StableDiffusionPipeline
 
-    pipe = StableDiffusionPipeline.from_pretrained("emoji-128")
+    pipe = StableDiffusionPipeline.from_pretrained("emoji-128", torch_dtype=sf.float32)  # as the server has it
     pipe.set_progress_bar_config(disable=True)
     ours, theirs = [], []
+    same = {"num_inference_steps": steps, "guidance_scale": 2.5}
     for i in range(rounds + 1):
         begin = time.perf_counter()
-        pipe(PROMPT, num_inference_steps=steps, guidance_scale=2.5, seed=i)
+        pipe(PROMPT, **same, seed=i, width=size, height=size)
         middle = time.perf_counter()
-        post(server.port, {"prompt": PROMPT, "num_inference_steps": steps, "guidance_scale": 2.5, "seed": i})
+        post(server.port, {"prompt": PROMPT, **same, "seed": i, "size": f"{size}x{size}"})
         if i:  # the first of each warms up
             theirs.append(middle - begin)
             ours.append(time.perf_counter() - middle)
-    row(f"the pipeline's call, {steps} steps", theirs)
+    row(f"the pipeline's call, {steps} steps, {size} pixels", theirs)
     row("a request above it, picture by picture", [a - b for a, b in zip(ours, theirs)])
 
 
@@ -389,7 +391,8 @@ def own(options, rows, folder):
     server = Server(options.build, folder / "data")
     try:
         if "above" in rows:
-            overhead(server, options.rounds, options.steps)
+            overhead(server, options.rounds, options.steps, 128)
+            overhead(server, options.rounds, 1, 512)
         if "stop" in rows:
             stops(server, max(1, options.rounds // 4))
         if "memory" in rows:

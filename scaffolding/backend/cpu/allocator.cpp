@@ -45,7 +45,7 @@ size_t class_bytes(size_t c) {
 }
 constexpr size_t kClasses = 4 * 58;
 
-constexpr size_t kLeanSlack = 32 << 20;
+constexpr size_t kLeanSlack = 32 << 20, kLittle = 384 << 20;
 
 std::atomic<size_t> g_cached{0}, g_used{0}, g_peak{0};
 
@@ -149,7 +149,7 @@ bool drop_oldest(Shared& s) {
 }
 // Before `size` bytes are asked of the system, as LeanMemory promises. The caller holds the lock.
 void make_room(Shared& s, size_t size) {
-  const size_t most = std::max(g_peak.load(), g_used + size) + kLeanSlack;
+  const size_t most = std::max(std::max(g_peak.load(), g_used + size) + kLeanSlack, kLittle);
   while (g_used + g_cached + size > most && drop_oldest(s)) {}
 }
 #endif
