@@ -253,8 +253,11 @@ bool ModelShelf::take_from(Device device, const std::set<std::string>& but) {
       return true;
     } catch (const OutOfMemory&) {}
   }
+  std::vector<Loaded> gone;  // its memory is given back without the lock, for which clients wait
   std::lock_guard lock(mutex_);
-  std::erase_if(loaded_, [&](const Loaded& l) { return l.name == name; });
+  const auto at = std::stable_partition(loaded_.begin(), loaded_.end(), [&](auto& l) { return l.name != name; });
+  gone.assign(std::make_move_iterator(at), std::make_move_iterator(loaded_.end()));
+  loaded_.erase(at, loaded_.end());
   return true;
 }
 
@@ -267,8 +270,9 @@ bool ModelShelf::make_room(Device device, uint64_t bytes, const std::set<std::st
 bool ModelShelf::unload_oldest(const std::set<std::string>& but) { return take_from(settings_.device, but); }
 
 void ModelShelf::unload_all() {
+  std::vector<Loaded> gone;
   std::lock_guard lock(mutex_);
-  loaded_.clear();
+  gone.swap(loaded_);
 }
 
 bool ModelShelf::make_room_for(const std::string& name, const std::set<std::string>& in_use) {
