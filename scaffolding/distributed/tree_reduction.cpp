@@ -7,7 +7,9 @@ namespace sf::distributed {
 
 namespace {
 
-constexpr size_t kSegment = 1024 * 1024;  // bytes of a part that travel at a time: one is added while the next comes
+// Bytes of a part that travel at a time, to all others together: these are added while the next ones come. Less costs
+// more in waking threads than it gains by lying in a cache.
+constexpr size_t kTravelling = 4 << 20, kLeastSegment = 512 << 10;
 
 using Transfers = std::vector<std::unique_ptr<Transfer>>;
 
@@ -25,7 +27,7 @@ class TreeReduction {
         part_(part),
         sums_(sums),
         root_(root),
-        segment_(std::max<size_t>(1, kSegment / item_)),
+        segment_(std::max(kLeastSegment, kTravelling / size_t(std::max(1, call.size - 1))) / item_),
         segments_((part + segment_ - 1) / segment_) {
     size_t bytes = std::min(segment_, part_) * item_, others = bytes * size_t(call.size - 1);
     scratch_[0] = call.memory.get(2 * others);
