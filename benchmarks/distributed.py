@@ -1,10 +1,13 @@
 """all_reduce of 25 and 217 MB beside the engine called directly, and a step of DistributedDataParallel beside torch's.
 
     PYTHONPATH=build/python .venv/bin/python benchmarks/distributed.py [--torch-python PYTHON] [--processes 2,4]
+        [--rows all_reduce,step,unet]
 
 The engine: torch's Gloo where a Python with torch is named; and our own engine's bare all-to-all and all-gather of the
 same bytes, without sums and checks. All are measured alternately, the best of some runs counts: the machine may be
-loaded. A step is that of a small convolutional network with as many gradients as --step-mb says.
+loaded. "step" is six linear layers and 64 samples, whose gradients nearly all travel at its end. "unet" is forward and
+backward of 54 million parameters and 8 samples at 32x32 latents, which the processes share, one thread each; its
+efficiency is that beside one process with two threads.
 """
 
 import argparse
@@ -15,6 +18,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+
+PARTS = "alone", "bare all_reduce", "together"
 
 ALL_REDUCE = """
 import json, os, sys, time
@@ -107,7 +112,56 @@ for _ in range(runs):
     dist.barrier()
     bare.append(time.perf_counter() - begun)
 if rank == 0:
-    print(json.dumps({"step alone": alone, "bare all_reduce": min(bare), "step together": together}))
+    print(json.dumps({"step alone": alone, "step bare all_reduce": min(bare), "step together": together}))
+dist.barrier()
+"""
+
+UNET = """
+import json, os, sys, time
+rank, size, runs = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(sys.argv[1])
+sys.path.insert(0, sys.argv[3])
+import turns
+lib, models = turns.library(sys.argv[2])
+if sys.argv[2] == "torch":
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    dist.init_process_group("gloo")
+else:
+    from scaffolding import distributed as dist
+    from scaffolding.nn.parallel import DistributedDataParallel
+    dist.init_process_group("gloo", timeout=600)
+lib.set_num_threads(2 if size == 1 else 1)
+lib.manual_seed(0)
+model = models.UNet2DConditionModel(block_out_channels=(128, 192, 256, 320), cross_attention_dim=512)
+x, noise = lib.randn(8 // size, 4, 32, 32), lib.randn(8 // size, 4, 32, 32)
+text = lib.randn(8 // size, 77, 512)
+
+
+def best(net):
+    times = []
+    for _ in range(runs + 2):
+        net.zero_grad()
+        dist.barrier()
+        begun = time.perf_counter()
+        lib.nn.functional.mse_loss(net(x, 500, text).sample, noise).backward()
+        dist.barrier()
+        times.append(time.perf_counter() - begun)
+    return min(times[2:])
+
+
+out = {"unet alone": best(model)}
+if size > 1:
+    flat = lib.ones(sum(p.numel() for p in model.parameters()))
+    bare = []
+    for _ in range(runs):
+        dist.barrier()
+        begun = time.perf_counter()
+        dist.all_reduce(flat)
+        dist.barrier()
+        bare.append(time.perf_counter() - begun)
+    out |= {"unet bare all_reduce": min(bare), "unet together": best(DistributedDataParallel(model))}
+if rank == 0:
+    print(json.dumps(out))
 dist.barrier()
 """
 
@@ -138,16 +192,23 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=2, help="how often all are measured in turn")
     parser.add_argument("--step-width", type=int, default=1024)
+    parser.add_argument("--rows", default="all_reduce,step,unet")
     parser.add_argument("--output", type=pathlib.Path, help="a file for the figures, as JSON")
     options = parser.parse_args()
-    sizes = json.dumps([int(s) for s in options.sizes.split(",")])
+    sizes, chosen = json.dumps([int(s) for s in options.sizes.split(",")]), options.rows.split(",")
     pythons = {"ours": sys.executable} | ({"torch": options.torch_python} if options.torch_python else {})
-    figures = {}
-    for processes in map(int, options.processes.split(",")):
+    counts = list(map(int, options.processes.split(",")))
+    here, figures = pathlib.Path(__file__).resolve().parent, {}
+    for processes in ([1] if "unet" in chosen else []) + counts:
         for _ in range(options.rounds):
             for who, python in pythons.items():
-                rows = together(python, ALL_REDUCE, processes, sizes, options.runs, who)
-                rows |= together(python, STEP, processes, options.runs, options.step_width, who)
+                rows = {}
+                if "all_reduce" in chosen and processes > 1:
+                    rows |= together(python, ALL_REDUCE, processes, sizes, options.runs, who)
+                if "step" in chosen and processes > 1:
+                    rows |= together(python, STEP, processes, options.runs, options.step_width, who)
+                if "unet" in chosen:
+                    rows |= together(python, UNET, processes, options.runs, who, here)
                 for what, seconds in rows.items():
                     key = (processes, what, who)
                     figures[key] = min(seconds, figures.get(key, seconds))
@@ -155,11 +216,13 @@ def main():
         beside = figures.get((processes, what, "torch"))
         ratio = f", {beside / seconds:.2f} of torch's rate" if who == "ours" and beside else ""
         print(f"{processes} processes  {what:20} {who:6} {1e3 * seconds:9.1f} ms{ratio}")
-    for processes in map(int, options.processes.split(",")):
-        for who in pythons:
-            floor = figures[processes, "step alone", who] + figures[processes, "bare all_reduce", who]
-            step = figures[processes, "step together", who]
-            print(f"{processes} processes  step / (step alone + bare all_reduce) {who:6} {step / floor:.2f}")
+    for processes in counts:
+        for row in (row for row in ("step", "unet") if row in chosen):
+            for who in pythons:
+                alone, bare, step = (figures[processes, f"{row} {what}", who] for what in PARTS)
+                share = f"{step / (alone + bare):.2f}, {1e3 * (step - alone):.0f} ms above it alone"
+                efficiency = f", efficiency {figures[1, 'unet alone', who] / step:.2f}" if row == "unet" else ""
+                print(f"{processes} processes  {row} / ({row} alone + bare all_reduce) {who:6} {share}{efficiency}")
     if options.output:
         options.output.write_text(json.dumps([[*key, seconds] for key, seconds in figures.items()]))
 
