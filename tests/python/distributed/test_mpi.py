@@ -1,6 +1,8 @@
-"""The backend mpi, by a real mpirun; and gloo by its variables."""
+"""The backend mpi, by a real mpirun, of Open MPI or MPICH as it was built with; and gloo by its variables."""
 
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,12 +14,17 @@ from scaffolding import distributed
 
 
 @pytest.fixture(autouse=True)
-def has_mpi(build_dir):
-    """Skips where MPI was not there when this was built, or not asked for; a library that is not found is a fault."""
+def starter(build_dir):
+    """The mpirun beside the compiler that this was built with. Skips where MPI was not there then, or not asked for; a
+    library that is not found is a fault.
+    """
     cache = (build_dir / "CMakeCache.txt").read_text()
     if "SF_MPI:BOOL=OFF" in cache or "SF_MPICC:FILEPATH=SF_MPICC-NOTFOUND" in cache:
         pytest.skip("built without MPI (libopenmpi-dev, openmpi-bin)")
-    assert distributed.is_mpi_available() and shutil.which("mpirun")
+    compiler = pathlib.Path(re.search(r"^SF_MPICC:FILEPATH=(.+)$", cache, re.M)[1])
+    program = compiler.with_name(compiler.name.replace("mpicc", "mpirun"))
+    assert distributed.is_mpi_available() and shutil.which(program)
+    return program
 
 
 PROGRAM = """
@@ -71,22 +78,23 @@ time.sleep(0.2)
 """
 
 
-def mpirun(program, *arguments, size=4):
+def mpirun(starter, program, *arguments, size=4):
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         "OMP_NUM_THREADS": "1",
         "MASTER_PORT": str(free_port()),
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # which containers forbid
     }
-    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(size), sys.executable, "-c"]
-    command += [COMMON + program, *arguments]
+    version = subprocess.run([starter, "--version"], capture_output=True, text=True).stdout
+    allowed = ["--allow-run-as-root", "--oversubscribe"] if "Open MPI" in version else []
+    command = [starter, *allowed, "-n", str(size), sys.executable, "-c", COMMON + program, *arguments]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     return run.returncode, run.stdout, run.stderr
 
 
 @pytest.mark.parametrize("backend", ["mpi", "gloo"])
-def test_every_call(backend, tmp_path):
-    code, out, error = mpirun(PROGRAM, backend, str(tmp_path))
+def test_every_call(backend, starter, tmp_path):
+    code, out, error = mpirun(starter, PROGRAM, backend, str(tmp_path))
     lines = sorted(line for line in out.split("\n") if line.startswith("ok"))
     assert lines == [f"ok {r} 4 {backend}" for r in range(4)], error
 
