@@ -21,108 +21,14 @@ import tempfile
 
 PARTS = "alone", "bare all_reduce", "together"
 
-ALL_REDUCE = """
+BEGIN = """
 import json, os, sys, time
+who, runs = sys.argv[1], int(sys.argv[2])
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-sizes, runs = json.loads(sys.argv[1]), int(sys.argv[2])
-if sys.argv[3] == "torch":
-    import torch as lib
-    import torch.distributed as dist
-    lib.set_num_threads(1)
-    dist.init_process_group("gloo")
-else:
-    import scaffolding as lib
-    from scaffolding import distributed as dist
-    lib.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=600)
-
-
-def best(f):
-    times = []
-    for _ in range(runs):
-        dist.barrier()
-        begun = time.perf_counter()
-        f()
-        dist.barrier()
-        times.append(time.perf_counter() - begun)
-    return min(times)
-
-
-out = {}
-for mb in sizes:
-    t = lib.ones(mb * 1000 * 1000 // 4)
-    dist.all_reduce(t)
-    out[f"all_reduce {mb} MB"] = best(lambda: dist.all_reduce(t))
-    if sys.argv[3] == "ours":
-        n = t.numel() // size
-        part, other = t[: n * size], lib.empty(n * size)
-
-        def bare():
-            dist.all_to_all_single(other, part)
-            dist.all_gather_into_tensor(other, part[:n])
-
-        bare()
-        out[f"bytes alone {mb} MB"] = best(bare)
-if rank == 0:
-    print(json.dumps(out))
-dist.barrier()
-"""
-
-STEP = """
-import json, os, sys, time
-import numpy as np
-rank, runs, width = int(os.environ["RANK"]), int(sys.argv[1]), int(sys.argv[2])
-if sys.argv[3] == "torch":
-    import torch as lib
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-    dist.init_process_group("gloo")
-else:
-    import scaffolding as lib
-    from scaffolding import distributed as dist
-    from scaffolding.nn.parallel import DistributedDataParallel
-    dist.init_process_group("gloo", timeout=600)
-lib.set_num_threads(1)
-nn = lib.nn
-net = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(width, width), nn.SiLU())])
-x = lib.from_numpy(np.random.default_rng(rank).standard_normal((64, width), dtype=np.float32))
-
-
-def best(model, sync):
-    times = []
-    for _ in range(runs + 2):
-        model.zero_grad()
-        dist.barrier()
-        begun = time.perf_counter()
-        model(x).square().mean().backward()
-        if sync:
-            dist.barrier()
-        times.append(time.perf_counter() - begun)
-    return min(times[2:])
-
-
-alone = best(net, True)
-together = best(DistributedDataParallel(net), True)
-flat = lib.ones(sum(p.numel() for p in net.parameters()))
-bare = []
-for _ in range(runs):
-    dist.barrier()
-    begun = time.perf_counter()
-    dist.all_reduce(flat)
-    dist.barrier()
-    bare.append(time.perf_counter() - begun)
-if rank == 0:
-    print(json.dumps({"step alone": alone, "step bare all_reduce": min(bare), "step together": together}))
-dist.barrier()
-"""
-
-UNET = """
-import json, os, sys, time
-rank, size, runs = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(sys.argv[1])
 sys.path.insert(0, sys.argv[3])
 import turns
-lib, models = turns.library(sys.argv[2])
-if sys.argv[2] == "torch":
+lib, models = turns.library(who)
+if who == "torch":
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
     dist.init_process_group("gloo")
@@ -131,53 +37,85 @@ else:
     from scaffolding.nn.parallel import DistributedDataParallel
     dist.init_process_group("gloo", timeout=600)
 lib.set_num_threads(2 if size == 1 else 1)
-lib.manual_seed(0)
-model = models.UNet2DConditionModel(block_out_channels=(128, 192, 256, 320), cross_attention_dim=512)
-x, noise = lib.randn(8 // size, 4, 32, 32), lib.randn(8 // size, 4, 32, 32)
-text = lib.randn(8 // size, 77, 512)
+nn = lib.nn
 
 
-def best(net):
+def best(f, before=lambda: None):
     times = []
     for _ in range(runs + 2):
-        net.zero_grad()
+        before()
         dist.barrier()
         begun = time.perf_counter()
-        lib.nn.functional.mse_loss(net(x, 500, text).sample, noise).backward()
+        f()
         dist.barrier()
         times.append(time.perf_counter() - begun)
     return min(times[2:])
 
 
-out = {"unet alone": best(model)}
-if size > 1:
-    flat = lib.ones(sum(p.numel() for p in model.parameters()))
-    bare = []
-    for _ in range(runs):
-        dist.barrier()
-        begun = time.perf_counter()
-        dist.all_reduce(flat)
-        dist.barrier()
-        bare.append(time.perf_counter() - begun)
-    out |= {"unet bare all_reduce": min(bare), "unet together": best(DistributedDataParallel(model))}
+def steps(net, loss):
+    out = {"alone": best(lambda: loss(net).backward(), net.zero_grad)}
+    if size > 1:
+        flat = lib.ones(sum(p.numel() for p in net.parameters()))
+        parallel = DistributedDataParallel(net)
+        out["bare all_reduce"] = best(lambda: dist.all_reduce(flat))
+        out["together"] = best(lambda: loss(parallel).backward(), parallel.zero_grad)
+    return out
+
+
+"""
+END = """
 if rank == 0:
     print(json.dumps(out))
 dist.barrier()
 """
 
+ALL_REDUCE = """
+out = {}
+for mb in json.loads(sys.argv[4]):
+    t = lib.ones(mb * 1000 * 1000 // 4)
+    out[f"all_reduce {mb} MB"] = best(lambda: dist.all_reduce(t))
+    if who == "ours":
+        n = t.numel() // size
+        part, other = t[: n * size], lib.empty(n * size)
 
-def together(python, program, processes, *arguments):
+        def bare():
+            dist.all_to_all_single(other, part)
+            dist.all_gather_into_tensor(other, part[:n])
+
+        out[f"bytes alone {mb} MB"] = best(bare)
+"""
+
+STEP = """
+width = int(sys.argv[4])
+lib.manual_seed(rank)
+net = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(width, width), nn.SiLU())])
+x = lib.randn(64, width)
+out = {f"step {what}": seconds for what, seconds in steps(net, lambda net: net(x).square().mean()).items()}
+"""
+
+UNET = """
+lib.manual_seed(rank)
+model = models.UNet2DConditionModel(block_out_channels=(128, 192, 256, 320), cross_attention_dim=512)
+x, noise = lib.randn(8 // size, 4, 32, 32), lib.randn(8 // size, 4, 32, 32)
+text = lib.randn(8 // size, 77, 512)
+rows = steps(model, lambda net: nn.functional.mse_loss(net(x, 500, text).sample, noise))
+out = {f"unet {what}": seconds for what, seconds in rows.items()}
+"""
+
+
+def together(who, python, program, processes, runs, *arguments):
+    here = pathlib.Path(__file__).resolve().parent
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = str(s.getsockname()[1])
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder, "script.py")
-        script.write_text(program)
+        script.write_text(BEGIN + program + END)
         runs = []
         for rank in range(processes):
             environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1"}
             environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            command = [python, str(script), *map(str, arguments)]
+            command = [python, script, who, str(runs), here, *map(str, arguments)]
             runs.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
         outputs = [run.communicate(timeout=900)[0] for run in runs]
     assert all(run.returncode == 0 for run in runs)
@@ -198,17 +136,17 @@ def main():
     sizes, chosen = json.dumps([int(s) for s in options.sizes.split(",")]), options.rows.split(",")
     pythons = {"ours": sys.executable} | ({"torch": options.torch_python} if options.torch_python else {})
     counts = list(map(int, options.processes.split(",")))
-    here, figures = pathlib.Path(__file__).resolve().parent, {}
+    figures = {}
     for processes in ([1] if "unet" in chosen else []) + counts:
         for _ in range(options.rounds):
             for who, python in pythons.items():
                 rows = {}
                 if "all_reduce" in chosen and processes > 1:
-                    rows |= together(python, ALL_REDUCE, processes, sizes, options.runs, who)
+                    rows |= together(who, python, ALL_REDUCE, processes, options.runs, sizes)
                 if "step" in chosen and processes > 1:
-                    rows |= together(python, STEP, processes, options.runs, options.step_width, who)
+                    rows |= together(who, python, STEP, processes, options.runs, options.step_width)
                 if "unet" in chosen:
-                    rows |= together(python, UNET, processes, options.runs, who, here)
+                    rows |= together(who, python, UNET, processes, options.runs)
                 for what, seconds in rows.items():
                     key = (processes, what, who)
                     figures[key] = min(seconds, figures.get(key, seconds))
