@@ -111,14 +111,14 @@ def together(who, python, program, processes, runs, *arguments):
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder, "script.py")
         script.write_text(BEGIN + program + END)
-        runs = []
+        started = []
         for rank in range(processes):
             environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1"}
             environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             command = [python, script, who, str(runs), here, *map(str, arguments)]
-            runs.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-        outputs = [run.communicate(timeout=900)[0] for run in runs]
-    assert all(run.returncode == 0 for run in runs)
+            started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+        outputs = [run.communicate(timeout=900)[0] for run in started]
+    assert all(run.returncode == 0 for run in started)
     return json.loads(outputs[0].strip().split("\n")[-1])
 
 
