@@ -6,10 +6,10 @@
 namespace sf::cpu {
 
 // While one is alive, memory is not asked of the system as long as freed blocks could be given back for it: what is in
-// use and what is kept for reuse together stay within 32 MB of the most that was in use, or within 384 MB, which a small
-// model's decoder fills again and again. Blocks whose size was not asked for the longest go first. No more than 24 MB of weights are kept in the layout of kernels (packed_weights.h),
-// and none that could take a gradient, unless a model is small enough to be kept whole (KeptWhole). Scopes nest; any
-// thread may have one.
+// use and what is kept for reuse together stay within 32 MB of the most that was in use, or within 384 MB, which a
+// small model's decoder fills again and again. Blocks whose size was not asked for the longest go first. No more than
+// 24 MB of weights are kept in the layout of kernels (packed_weights.h), and none that could take a gradient, unless a
+// model is small enough to be kept whole (KeptWhole). Scopes nest; any thread may have one.
 class LeanMemory {
  public:
   LeanMemory();

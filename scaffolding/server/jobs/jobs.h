@@ -141,7 +141,7 @@ class Jobs {
   void finish(LivePointer job, JobState state, const std::string& error);
   void tell(Live& job, const char* name, json data,
             std::shared_ptr<const std::string> preview = nullptr);  // with the mutex
-  void add_picture(Live& job, const Picture& picture);  // with the mutex; told where it is new
+  void add_picture(Live& job, const Picture& picture);              // with the mutex; told where it is new
   LivePointer live(const std::string& id) const;
   void take_up(JobRecord job);
   void forget_old();
