@@ -165,6 +165,32 @@ def test_a_database_that_is_gone_and_comes_back(two, database):
         assert '"taken over"' not in server.told()
 
 
+def test_what_was_answered_outlives_a_crash_of_the_database(two, database):
+    """Its log is written at commits alone here, not by itself a moment later."""
+    database.sql("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    database.sql("SELECT pg_reload_conf()")
+    try:
+        running = post(two[0], **LONG)
+        for what in ("accepted", "cancelled"):
+            wait_for(lambda: all(server.get("/readyz")[0] == 200 for server in two))
+            job = post(two[1], **LONG)
+            if what == "cancelled":
+                two[0].wait(job, states=("waiting", "running"))
+                database.sql("SELECT pg_switch_wal()")  # that it was accepted is on the disk anyway
+                assert two[0].request("DELETE", f"/api/v1/jobs/{job}")[0] in (200, 202, 204)
+            database.stop("immediate")
+            database.start()
+            rows = database.sql(f"SELECT state, cancelled FROM scaffolding.jobs WHERE id = '{job}'")
+            asked = what == "cancelled"
+            assert len(rows) == 1 and (rows[0].startswith("cancelled") or rows[0].endswith("1")) == asked, (what, rows)
+        for server in two:
+            wait_for(lambda server=server: server.get("/readyz")[0] == 200)
+        assert two[0].get(f"/api/v1/jobs/{running}")[0] == 200
+    finally:
+        database.sql("ALTER SYSTEM RESET wal_writer_delay")
+        database.sql("SELECT pg_reload_conf()")
+
+
 def test_a_database_that_is_slow_is_waited_for_and_not_for_ever(two, database):
     locker = subprocess.Popen(
         [

@@ -66,10 +66,14 @@ class Database {
   // Messages that came, at once or until `seconds` have passed or `wake`, a file descriptor, can be read.
   virtual std::vector<std::string> wait(double seconds, int wake) = 0;
 
+  // Of one that is Soon, and of nothing else, commit() does not wait for the disk: a crash of the machine, or of the
+  // database's own, may forget it. A crash of this process does not.
+  enum class OnDisk : uint8_t { AtCommit, Soon };
+
   // Rolls back unless commit() was called.
   class Transaction {
    public:
-    explicit Transaction(Database& db) : db_(db) { db_.begin(); }
+    explicit Transaction(Database& db, OnDisk when = OnDisk::AtCommit) : db_(db) { db_.begin(when); }
     ~Transaction() {
       if (!done_) db_.roll_back();
     }
@@ -83,7 +87,7 @@ class Database {
   };
 
  protected:
-  virtual void begin() = 0;
+  virtual void begin(OnDisk when) = 0;
   virtual void commit() = 0;
   virtual void roll_back() noexcept = 0;  // what failed may have done so already
 };

@@ -148,9 +148,7 @@ class PostgresDatabase final : public Database {
   Dialect dialect() const override { return Dialect::Postgres; }
 
   void notify(const std::string& message) override {
-    // What a crash of the database forgets the others see for themselves: nobody waits for its disk.
-    Statement s = prepare("SELECT pg_notify('scaffolding', ?), set_config('synchronous_commit', 'off', true)");
-    s.bind(1, message).run();
+    prepare("SELECT pg_notify('scaffolding', ?)").bind(1, message).run();
   }
   void listen() override {
     listens_ = true;
@@ -181,8 +179,8 @@ class PostgresDatabase final : public Database {
   }
 
  protected:
-  void begin() override {
-    execute("BEGIN");
+  void begin(OnDisk when) override {
+    execute(when == OnDisk::AtCommit ? "BEGIN" : "BEGIN; SET LOCAL synchronous_commit = off");
     in_transaction_ = true;
   }
   void commit() override {

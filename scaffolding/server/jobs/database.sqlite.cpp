@@ -97,15 +97,36 @@ class SqliteDatabase final : public Database {
   }
 
  protected:
-  void begin() override { execute("BEGIN IMMEDIATE"); }
-  void commit() override { execute("COMMIT"); }
+  void begin(OnDisk when) override {
+    wait_for_disk(when == OnDisk::AtCommit);
+    try {
+      execute("BEGIN IMMEDIATE");
+    } catch (...) {
+      wait_for_disk(true);
+      throw;
+    }
+  }
+  void commit() override {
+    execute("COMMIT");
+    wait_for_disk(true);
+  }
   void roll_back() noexcept override {
     try {
       execute("ROLLBACK");
     } catch (const sf::Error&) {}  // it was rolled back by what failed
+    try {
+      wait_for_disk(true);
+    } catch (const sf::Error&) {}  // before the next one begins
   }
 
  private:
+  void wait_for_disk(bool waits) {  // between transactions
+    if (waits == waits_) return;
+    execute(waits ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
+    waits_ = waits;
+  }
+
+  bool waits_ = true;
   sqlite3* db_ = nullptr;
   std::string path_;
 };

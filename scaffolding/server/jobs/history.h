@@ -129,6 +129,7 @@ class History {
  private:
   JobRecord read(Statement& row) const;
   bool write_state(const JobRecord& job);  // with the mutex
+  bool claim_row(JobRecord& job);          // of one that several servers have; with the mutex
   void recover_files();
   void write_file(const std::string& name, std::string_view bytes) const;  // "/inputs/...", in the folder
   void put_file(const std::string& name, std::string_view bytes);          // with the mutex; of a shared history

@@ -17,25 +17,22 @@ double seconds_since_1970() {
 
 }  // namespace
 
-// Nobody waits for the disk: what a crash of the machine forgets waits again, as it was accepted.
+// What a crash of the machine forgets waits again, as it was accepted.
 bool History::claim(JobRecord& job) {
   std::lock_guard lock(mutex_);
-  if (!is_shared()) {
-    db_->execute("PRAGMA synchronous = NORMAL");
-    struct Back {
-      Database& db;
-      ~Back() { db.execute("PRAGMA synchronous = FULL"); }
-    } back{*db_};
-    return write_state(job);
-  }
+  Database::Transaction all(*db_, Database::OnDisk::Soon);
+  const bool ours = is_shared() ? claim_row(job) : write_state(job);
+  all.commit();
+  return ours;
+}
+
+bool History::claim_row(JobRecord& job) {
   const std::string clock = clock_sql(db_->dialect());
   // One that is ours already was claimed by a statement whose answer was lost.
   Statement s = db_->prepare(
       "UPDATE jobs SET state = 'running', started = ?1, owner = ?2, lease = " + clock +
       " + ?3 WHERE id = (SELECT id FROM jobs WHERE id = ?4 AND (state = 'waiting' OR (state = 'running' AND owner = "
-      "?2)) FOR UPDATE SKIP LOCKED) "
-      "RETURNING crashes, (SELECT count(*) FROM pictures WHERE job = ?4), set_config('synchronous_commit', 'off', "
-      "true)");
+      "?2)) FOR UPDATE SKIP LOCKED) RETURNING crashes, (SELECT count(*) FROM pictures WHERE job = ?4)");
   if (!s.bind(1, job.started).bind(2, server_).bind(3, lease_).bind(4, job.id).step()) return false;
   job.crashes = s.whole(0);
   job.pictures.clear();
@@ -114,7 +111,7 @@ std::shared_ptr<const std::string> History::preview(const std::string& job) cons
 void History::notify(const std::vector<std::string>& messages) {
   if (messages.empty()) return;
   std::lock_guard lock(mutex_);
-  Database::Transaction all(*db_);
+  Database::Transaction all(*db_, Database::OnDisk::Soon);  // what is forgotten the others see for themselves
   for (auto& m : messages) db_->notify(m);
   all.commit();
 }

@@ -218,6 +218,30 @@ TEST_F(HistoryTest, ADamagedDatabaseIsSaidAndNotTouched) {
   EXPECT_THROW(History(write("file", "x") + "/d"), RuntimeError);
 }
 
+TEST_F(HistoryTest, OnlyWhatSaysSoDoesNotWaitForTheDisk) {
+  const auto db = open_sqlite(path("a.sqlite"));
+  auto waits = [&] {
+    Statement s = db->prepare("PRAGMA synchronous");
+    return s.step() && s.whole(0) == 2;  // FULL
+  };
+  using Transaction = Database::Transaction;
+  EXPECT_TRUE(waits());
+  {
+    Transaction soon(*db, Database::OnDisk::Soon);
+    EXPECT_FALSE(waits());
+    soon.commit();
+    EXPECT_TRUE(waits());
+  }
+  { const Transaction rolled_back(*db, Database::OnDisk::Soon); }
+  EXPECT_TRUE(waits());
+  {
+    const Transaction outer(*db);
+    EXPECT_TRUE(waits());
+    EXPECT_THROW(Transaction(*db, Database::OnDisk::Soon), RuntimeError);  // SQLite has none within another
+  }
+  EXPECT_TRUE(waits());
+}
+
 TEST_F(HistoryTest, WhatWasAcknowledgedSurvivesKill9) {
   const std::string folder = path("d"), told = path("told");
   const pid_t child = fork();
