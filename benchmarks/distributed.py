@@ -94,10 +94,11 @@ out = {f"step {what}": seconds for what, seconds in steps(net, lambda net: net(x
 """
 
 UNET = """
+from unet import SMALL
 lib.manual_seed(rank)
-model = models.UNet2DConditionModel(block_out_channels=(128, 192, 256, 320), cross_attention_dim=512)
+model = models.UNet2DConditionModel(**SMALL)
 x, noise = lib.randn(8 // size, 4, 32, 32), lib.randn(8 // size, 4, 32, 32)
-text = lib.randn(8 // size, 77, 512)
+text = lib.randn(8 // size, 77, SMALL["cross_attention_dim"])
 rows = steps(model, lambda net: nn.functional.mse_loss(net(x, 500, text).sample, noise))
 out = {f"unet {what}": seconds for what, seconds in rows.items()}
 """

@@ -281,18 +281,19 @@ void add_openai_routes(Router& router, Context& c) {
       .takes(std::move(variations), BodyKind::Form)
       .files({"image"})
       .makes_jobs();
-  const auto list = [&c](Call&, const Answer& a) {
+  const auto shown = [](const ShelfModel& m) -> json {
+    return {{"id", m.name}, {"object", "model"}, {"created", 0}, {"owned_by", "scaffolding"}};
+  };
+  const auto list = [&c, shown](Call&, const Answer& a) {
     json data = json::array();
     for (auto& m : c.jobs.shelf().models())
-      if (!m.makes_clips())
-        data.push_back({{"id", m.name}, {"object", "model"}, {"created", 0}, {"owned_by", "scaffolding"}});
+      if (!m.makes_clips()) data.push_back(shown(m));
     a->respond(json_response({{"object", "list"}, {"data", data}}));
   };
   router.add("GET", "/v1/models", "The models", list).at_once();
-  router.add("GET", "/v1/models/{id}", "A model", [&c](Call& call, const Answer& a) {
+  router.add("GET", "/v1/models/{id}", "A model", [&c, shown](Call& call, const Answer& a) {
     try {
-      const auto m = c.jobs.shelf().find(call.path.at("id"));
-      a->respond(json_response({{"id", m.name}, {"object", "model"}, {"created", 0}, {"owned_by", "scaffolding"}}));
+      a->respond(json_response(shown(c.jobs.shelf().find(call.path.at("id")))));
     } catch (const ValueError& e) {
       throw ApiError(404, e.what(), "model_not_found", "model");
     }

@@ -96,12 +96,12 @@ void Jobs::tell_others(Live& job, const JobEvent& event) {
   const double now = monotonic_seconds();
   if (m.preview && now - job.preview_told < kPreviews) m.preview.reset();
   if (m.preview) job.preview_told = now;
-  const bool is_part = event.name == "step" || event.name == "decode";
-  // Of a job that is over the others read its pictures with its end.
+  const bool is_part = event.name == "step" || event.name == "decode", is_end = is_over(job.record.state);
+  // Parts take the place of the last ones. Of a job that is over the others read its pictures with its end.
   std::erase_if(outbox, [&](auto& o) {
-    if (o.job != m.job) return false;
-    if (is_part && o.name == m.name && !m.preview) m.preview = o.preview;
-    return is_part ? o.name == m.name : is_over(job.record.state) && o.name != "started";
+    if (o.job != m.job || !(is_end ? o.name != "started" : is_part && o.name == m.name)) return false;
+    if (!is_end && !m.preview) m.preview = o.preview;
+    return true;
   });
   if (outbox.size() < kMostMessages) outbox.push_back(std::move(m));
   if (is_part && now - sharing_->poked < kParts) return;
