@@ -37,22 +37,26 @@ std::string text_of(const std::exception& e) {
 // The store by which Gloo exchanges addresses; a process that does not come is named.
 class GlooStore final : public ::gloo::rendezvous::Store {
  public:
-  GlooStore(std::shared_ptr<distributed::Store> store, Deadline deadline)
-      : store_(std::move(store)), deadline_(deadline) {}
+  GlooStore(std::shared_ptr<distributed::Store> store, std::string prefix, Deadline deadline)
+      : store_(std::move(store)), prefix_(std::move(prefix)), deadline_(deadline) {}
   void set(const std::string& key, const std::vector<char>& data) override {
-    store_->set(key, std::string(data.begin(), data.end()));
+    store_->set(prefix_ + key, std::string(data.begin(), data.end()));
   }
   std::vector<char> get(const std::string& key) override {
     await({key});
-    std::string value = store_->get(key);
+    std::string value = store_->get(prefix_ + key);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override { await(keys); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { await(keys); }
 
  private:
-  void await(const std::vector<std::string>& keys) { store_->wait(keys, std::max(seconds_to(deadline_), 1e-3)); }
+  void await(std::vector<std::string> keys) {
+    for (auto& key : keys) key.insert(0, prefix_);
+    store_->wait(keys, std::max(seconds_to(deadline_), 1e-3));
+  }
   std::shared_ptr<distributed::Store> store_;
+  std::string prefix_;
   Deadline deadline_;
 };
 
@@ -100,25 +104,27 @@ class GlooTransfer final : public Transfer {
 
 class GlooEngine final : public Engine {
  public:
-  explicit GlooEngine(const EngineOptions& o) : world_ranks_(o.world_ranks) {
-    auto context = std::make_shared<::gloo::rendezvous::Context>(o.rank, o.size);
+  explicit GlooEngine(const EngineOptions& o) : rank_(o.rank), world_ranks_(o.world_ranks) {
     Deadline deadline = in_seconds(o.timeout_seconds);
-    GlooStore store(o.store, deadline);
-    context->setTimeout(left(deadline));
     try {
       auto by = device();
-      context->connectFullMesh(store, by);
+      for (auto [context, prefix] : {std::pair(&upward_, "up/"), std::pair(&downward_, "down/")}) {
+        GlooStore store(o.store, prefix, deadline);
+        auto made = std::make_shared<::gloo::rendezvous::Context>(o.rank, o.size);
+        made->setTimeout(left(deadline));
+        made->connectFullMesh(store, by);
+        *context = made;
+      }
     } catch (const Error&) {
       throw;
     } catch (const std::exception& e) {
       fail<RuntimeError>("gloo: cannot connect the processes: ", text_of(e));
     }
-    context_ = context;
     greet(deadline);
   }
   ~GlooEngine() override {
     try {
-      context_->closeConnections();
+      abort();
     } catch (const std::exception&) {}  // they are closed already
   }
 
@@ -131,33 +137,33 @@ class GlooEngine final : public Engine {
     return start(data, bytes, from, tag, false);
   }
   void broadcast(void* data, size_t bytes, int root, Deadline deadline) override {
-    call(::gloo::BroadcastOptions(context_), deadline, [&](auto& options) {
+    call(::gloo::BroadcastOptions(upward_), deadline, [&](auto& options) {
       options.template setOutput<char>(static_cast<char*>(data), bytes);
       options.setRoot(root);
       ::gloo::broadcast(options);
     });
   }
   void all_gather(const void* in, void* out, size_t bytes, Deadline deadline) override {
-    call(::gloo::AllgatherOptions(context_), deadline, [&](auto& options) {
+    call(::gloo::AllgatherOptions(upward_), deadline, [&](auto& options) {
       options.template setInput<char>(static_cast<char*>(const_cast<void*>(in)), bytes);
-      options.template setOutput<char>(static_cast<char*>(out), bytes * size_t(context_->size));
+      options.template setOutput<char>(static_cast<char*>(out), bytes * size_t(upward_->size));
       ::gloo::allgather(options);
     });
   }
   void gather(const void* in, void* out, size_t bytes, int root, Deadline deadline) override {
-    call(::gloo::GatherOptions(context_), deadline, [&](auto& options) {
+    call(::gloo::GatherOptions(upward_), deadline, [&](auto& options) {
       options.template setInput<char>(static_cast<char*>(const_cast<void*>(in)), bytes);
-      if (context_->rank == root)
-        options.template setOutput<char>(static_cast<char*>(out), bytes * size_t(context_->size));
+      if (upward_->rank == root)
+        options.template setOutput<char>(static_cast<char*>(out), bytes * size_t(upward_->size));
       options.setRoot(root);
       ::gloo::gather(options);
     });
   }
   void scatter(const void* in, void* out, size_t bytes, int root, Deadline deadline) override {
-    call(::gloo::ScatterOptions(context_), deadline, [&](auto& options) {
-      if (context_->rank == root) {
+    call(::gloo::ScatterOptions(upward_), deadline, [&](auto& options) {
+      if (upward_->rank == root) {
         std::vector<char*> parts;
-        for (int i = 0; i < context_->size; ++i)
+        for (int i = 0; i < upward_->size; ++i)
           parts.push_back(static_cast<char*>(const_cast<void*>(in)) + size_t(i) * bytes);
         options.template setInputs<char>(parts, bytes);
       }
@@ -166,17 +172,20 @@ class GlooEngine final : public Engine {
       ::gloo::scatter(options);
     });
   }
-  void abort() override { context_->closeConnections(); }
+  void abort() override {
+    upward_->closeConnections();
+    downward_->closeConnections();
+  }
 
  private:
   // A byte from and to everyone: then both ends of every connection know that it is one. Gloo's thread ends the process
   // when a connection is closed before it has asked for its address.
   void greet(Deadline deadline) {
     char byte = 0;
-    std::vector<char> bytes(static_cast<size_t>(context_->size));
+    std::vector<char> bytes(static_cast<size_t>(upward_->size));
     std::vector<std::unique_ptr<Transfer>> moving;
-    for (int p = 0; p < context_->size; ++p) {
-      if (p == context_->rank) continue;
+    for (int p = 0; p < upward_->size; ++p) {
+      if (p == upward_->rank) continue;
       moving.push_back(receive(&bytes[size_t(p)], 1, p, 0));
       moving.push_back(send(&byte, 1, p, 0));
     }
@@ -185,7 +194,8 @@ class GlooEngine final : public Engine {
 
   std::unique_ptr<Transfer> start(void* data, size_t bytes, int peer, uint32_t tag, bool sends) {
     try {
-      auto buffer = context_->createUnboundBuffer(data, bytes);
+      auto& context = (peer > rank_) == sends ? upward_ : downward_;
+      auto buffer = context->createUnboundBuffer(data, bytes);
       auto slot = ::gloo::Slot::build(kOurSlots, tag);
       if (sends) buffer->send(peer, slot);
       else buffer->recv(peer, slot);
@@ -204,8 +214,11 @@ class GlooEngine final : public Engine {
     }
   }
 
+  int rank_;
   std::vector<int> world_ranks_;
-  std::shared_ptr<::gloo::Context> context_;
+  // Connections for what goes to higher ranks, and for what goes to lower ones. A caller's write holds the lock of its
+  // connection, and Gloo's thread spins for as long where something arrives by the same one.
+  std::shared_ptr<::gloo::Context> upward_, downward_;
   uint32_t tag_ = 0;
 };
 

@@ -7,9 +7,14 @@ namespace sf::distributed {
 
 namespace {
 
-// Bytes of a part that travel at a time, to all others together: these are added while the next ones come. Less costs
-// more in waking threads than it gains by lying in a cache.
-constexpr size_t kTravelling = 4 << 20, kLeastSegment = 512 << 10;
+// Bytes of a part that travel at a time: these are added while the next ones come. Two processes lose more by waking
+// threads than they gain by what lies in a cache; four on two cores are fastest within a tenth of the least segment.
+constexpr size_t kSegmentOfTwo = 4 << 20, kLeastSegment = 683 << 10;
+
+size_t segment_of(int size) {
+  size_t others = size_t(std::max(1, size - 1));
+  return std::max(kLeastSegment, kSegmentOfTwo / (others * others));
+}
 
 using Transfers = std::vector<std::unique_ptr<Transfer>>;
 
@@ -27,8 +32,9 @@ class TreeReduction {
         part_(part),
         sums_(sums),
         root_(root),
-        segment_(std::max(kLeastSegment, kTravelling / size_t(std::max(1, call.size - 1))) / item_),
-        segments_((part + segment_ - 1) / segment_) {
+        segment_(segment_of(call.size) / item_),
+        segments_((part + segment_ - 1) / segment_),
+        leaving_(segments_) {
     size_t bytes = std::min(segment_, part_) * item_, others = bytes * size_t(call.size - 1);
     scratch_[0] = call.memory.get(2 * others);
     scratch_[1] = scratch_[0] + others;
@@ -36,6 +42,7 @@ class TreeReduction {
   }
 
   void run() {
+    for (size_t k = 0; k < segments_; ++k) give(k);
     if (segments_ > 0) collect(0);
     for (size_t k = 0; k < segments_; ++k) {
       if (k + 1 < segments_) collect(k + 1);
@@ -69,15 +76,19 @@ class TreeReduction {
     transfers.clear();
   }
 
+  // All that the others are to add is offered at once: then whoever is ready for a piece is served by the engine's
+  // thread, and this one is free to add.
+  void give(size_t k) {
+    each_other([&](int p) {
+      if (size_t n = length(p, k))
+        leaving_[k].push_back(call_.engine.send(in_ + first(p, k) * item_, n * item_, p, call_.tag));
+    });
+  }
   void collect(size_t k) {
     size_t mine = length(call_.rank, k);
     if (mine > 0)
       each_other(
           [&](int p) { arriving_[k % 2].push_back(call_.engine.receive(scratch(p, k), mine * item_, p, call_.tag)); });
-    each_other([&](int p) {
-      if (size_t n = length(p, k))
-        leaving_[k % 2].push_back(call_.engine.send(in_ + first(p, k) * item_, n * item_, p, call_.tag));
-    });
   }
   void add(size_t k) {
     settle(arriving_[k % 2]);
@@ -86,7 +97,7 @@ class TreeReduction {
       for (int p = 0; p < call_.size; ++p) all.push_back(p == call_.rank ? in_ + first(p, k) * item_ : scratch(p, k));
       reduce(sum(k), all, mine, call_.dtype, call_.op, call_.size);
     }
-    settle(leaving_[k % 2]);
+    settle(leaving_[k]);
   }
   void share(size_t k) {
     auto sends = [&](int p) {
@@ -111,7 +122,8 @@ class TreeReduction {
   size_t segment_, segments_;
   char* scratch_[2];             // what comes of the others, of one segment and the next
   std::unique_ptr<char[]> own_;  // sums of this part on their way to the root
-  Transfers arriving_[2], leaving_[2], shared_[2];
+  std::vector<Transfers> leaving_;
+  Transfers arriving_[2], shared_[2];
 };
 
 size_t part_of(size_t count, int size) { return (count + size_t(size) - 1) / size_t(size); }
