@@ -3,6 +3,47 @@
 from processes import together
 
 
+def test_gradients_are_the_users():
+    outputs = together(
+        """
+        dist.init_process_group(timeout=60)
+        r = dist.get_rank()
+        model = DistributedDataParallel(plain())
+        weight = model.module[0].weight
+
+        def backward(scale):
+            model(X * (scale * (r + 1))).sum().backward()
+
+        for _ in range(2):  # the first one settles the order of the buckets
+            model.zero_grad()
+            backward(1)
+        first, seen = weight.grad, weight.grad.clone()
+        model.zero_grad()  # sets to none: what was held is left alone
+        backward(2)
+        assert first.equal(seen) and not weight.grad.equal(seen)
+        second, seen = weight.grad, weight.grad.clone()
+        model.zero_grad(set_to_none=False)
+        backward(2)
+        assert weight.grad.data_ptr() == second.data_ptr() and second.equal(seen)  # what is there is written to
+        with model.no_sync():
+            backward(2)
+        backward(2)  # and added to; the parts of processes differ, their mean does not
+        grads = [sf.zeros(*seen.shape) for _ in range(2)]
+        dist.all_gather(grads, weight.grad)
+        assert grads[0].equal(grads[1]) and weight.grad.data_ptr() == second.data_ptr()
+        assert (second - 3 * seen).abs().max() < 1e-4 * seen.abs().max(), (second, seen)
+        model.zero_grad()
+        weight.grad = sf.ones(*weight.shape)  # users may put one there
+        own = weight.grad
+        backward(2)
+        assert own.data_ptr() == weight.grad.data_ptr() and (own - 1 - seen).abs().max() < 1e-4 * seen.abs().max()
+        dist.barrier()
+        print("ok")
+        """
+    )
+    assert outputs == ["ok", "ok"]
+
+
 def test_unused_parameters_keep_or_share_their_gradients():
     outputs = together(
         """

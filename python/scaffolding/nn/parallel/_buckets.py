@@ -11,19 +11,41 @@ class Bucket:
         self.members = members  # (name, parameter), in the order in which their gradients come
         self.names = [name for name, _ in members]
         self.at = {}
-        size = 0
+        self._size = 0
         for name, p in members:
-            self.at[name] = (size, p.numel())
-            size += p.numel()
-        first = members[0][1]
-        self.flat = _core.zeros(size, dtype=first.dtype, device=first.device)
-        self.views = {name: self._view(name, p) for name, p in members}
+            self.at[name] = (self._size, p.numel())
+            self._size += p.numel()
+        self._flat, self._views = None, None
         self.waiting = set()  # names whose gradient has not come in this backward
         self.future = None  # of the mean, once it is under way
 
+    @property
+    def flat(self):
+        """The tensor; a new one where the parameters have been given the one before."""
+        if self._flat is None:
+            first = self.members[0][1]
+            self._flat = _core.empty(self._size, dtype=first.dtype, device=first.device)
+            self._views = {name: self._view(name, p) for name, p in self.members}
+        return self._flat
+
+    @property
+    def views(self):
+        """Its parts by name, in the shapes of the parameters."""
+        return self._views if self.flat is not None else {}
+
     def _view(self, name, p):
         at, n = self.at[name]
-        return self.flat[at : at + n].reshape(p.shape)
+        return self._flat[at : at + n].reshape(p.shape)
+
+    def without_gradients(self):
+        """Names of parameters that have none yet: those of the next backward need not be written to where they are.
+
+        On CPUs, where a copy costs what a step of a small network does. A GPU's buckets stay where they are: graphs
+        are captured with them.
+        """
+        if not self.members[0][1].device.type == "cpu":
+            return set()
+        return {name for name, p in self.members if p.grad is None and p.is_contiguous()}
 
     @no_grad()
     def take(self, name, p):
@@ -35,19 +57,25 @@ class Bucket:
             view.copy_(p.grad)
 
     @no_grad()
-    def give(self, unused, as_views):
-        """The means, to the parameters but for those in unused."""
+    def give(self, unused, as_views, fresh=()):
+        """The means, to the parameters but for those in unused. fresh: names whose gradient may be another tensor than
+        before; theirs becomes a part of this bucket's, which is then theirs alone.
+        """
+        views, given = self.views, False
         for name, p in self.members:
             if name in unused:
                 continue
-            view = self.views[name]
-            if as_views:
+            view = views[name]
+            if as_views or name in fresh:
                 if p.grad is None or p.grad.data_ptr() != view.data_ptr():
                     p.grad = view
+                given = given or not as_views
             elif p.grad is None:
                 p.grad = view.clone()
             else:
                 p.grad.copy_(view)
+        if given:
+            self._flat, self._views = None, None
 
 
 def in_buckets(parameters, cap, first_cap):

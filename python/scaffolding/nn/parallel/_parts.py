@@ -115,7 +115,7 @@ class Parts:
             for name, p in bucket.members:
                 bucket.take(name, p)
             self.settle(bucket, self.summed(bucket))
-            bucket.give((), self.ddp.gradient_as_bucket_view)
+            bucket.give((), self.ddp.gradient_as_bucket_view, bucket.names)
 
     @no_grad()
     def settle(self, bucket, total):

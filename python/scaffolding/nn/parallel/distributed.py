@@ -78,6 +78,7 @@ class DistributedDataParallel(Module, Joinable):
         self._armed = False  # a forward has been, whose backward is to be reduced
         self._finishing = False  # the end of this backward has been asked for
         self._unused = set()  # that a forward has not used
+        self._fresh = set()  # that had no gradient before this backward
         self._counts = {}  # how often a gradient came in this backward
         self._static_counts = None  # of a static graph's first backward
         self._shadow_divisor = None
@@ -188,6 +189,9 @@ class DistributedDataParallel(Module, Joinable):
         self._next = 0
         self._armed, self._finishing = True, False
         self._unused = set()
+        self._fresh = set()
+        if not self.gradient_as_bucket_view:
+            self._fresh.update(*(bucket.without_gradients() for bucket in self._buckets))
         self._counts = {}
         if self.static_graph and self._static_counts is not None:
             self._mark_unused({name for name in self._trained if name not in self._static_counts})
@@ -281,24 +285,22 @@ class DistributedDataParallel(Module, Joinable):
         unused = set()
         if self.find_unused_parameters or self.static_graph:
             unused = self._unused_everywhere()
-        self._settle()
         for bucket in self._buckets:
-            bucket.give(unused, self.gradient_as_bucket_view)
+            self._settle(bucket)
+            bucket.give(unused, self.gradient_as_bucket_view, self._fresh)
         self._finishing = False  # _armed stays: a second backward of this forward is an error, which _came tells
 
-    def _settle(self):
-        for bucket in self._buckets:
-            result = bucket.future.wait()
-            result = result[0] if isinstance(result, list) else result
-            if self._in_parts:
-                self._parts.settle(bucket, result)
-                bucket.future = None
-                continue
-            if result is not None and result.data_ptr() != bucket.flat.data_ptr():
-                bucket.flat.copy_(result.reshape(bucket.flat.shape))
-            if self._shadow_divisor is not None and self._comm_hook is None:
-                bucket.flat.div_(self._shadow_divisor)
-            bucket.future = None
+    def _settle(self, bucket):
+        result = bucket.future.wait()
+        bucket.future = None
+        result = result[0] if isinstance(result, list) else result
+        if self._in_parts:
+            self._parts.settle(bucket, result)
+            return
+        if result is not None and result.data_ptr() != bucket.flat.data_ptr():
+            bucket.flat.copy_(result.reshape(bucket.flat.shape))
+        if self._shadow_divisor is not None and self._comm_hook is None:
+            bucket.flat.div_(self._shadow_divisor)
 
     def _unused_everywhere(self):
         names = list(self._trained)
@@ -431,7 +433,8 @@ class _ShadowOfTraining(JoinHook):
         ddp._launch()
         if ddp.find_unused_parameters or ddp.static_graph:
             ddp._unused_everywhere()
-        ddp._settle()
+        for bucket in ddp._buckets:
+            ddp._settle(bucket)
         ddp._armed = False
 
     def post_hook(self, is_last_joiner):
