@@ -108,7 +108,7 @@ class TreeReduction {
       if (size_t n = length(p, k))
         shared_[k % 2].push_back(call_.engine.receive(out_ + first(p, k) * item_, n * item_, p, call_.tag + 1));
     };
-    if (sums_ == Sums::Everywhere) each_other(receives), each_other(sends);
+    if (sums_ == Sums::Everywhere) each_other(sends), each_other(receives);  // offered first, as in give()
     if (sums_ == Sums::AtRoot && call_.rank == root_) each_other(receives);
     if (sums_ == Sums::AtRoot && call_.rank != root_) sends(root_);
   }
