@@ -108,19 +108,13 @@ class GlooEngine final : public Engine {
     Deadline deadline = in_seconds(o.timeout_seconds);
     try {
       auto by = device();
-      for (auto [context, prefix] : {std::pair(&upward_, "up/"), std::pair(&downward_, "down/")}) {
-        GlooStore store(o.store, prefix, deadline);
-        auto made = std::make_shared<::gloo::rendezvous::Context>(o.rank, o.size);
-        made->setTimeout(left(deadline));
-        made->connectFullMesh(store, by);
-        *context = made;
-      }
+      upward_ = connect(o, by, "up/", deadline);
+      downward_ = connect(o, by, "down/", deadline);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& e) {
       fail<RuntimeError>("gloo: cannot connect the processes: ", text_of(e));
     }
-    greet(deadline);
   }
   ~GlooEngine() override {
     try {
@@ -131,10 +125,10 @@ class GlooEngine final : public Engine {
   const char* name() const override { return "gloo"; }
 
   std::unique_ptr<Transfer> send(const void* data, size_t bytes, int to, uint32_t tag) override {
-    return start(const_cast<void*>(data), bytes, to, tag, true);
+    return start(towards(rank_, to), const_cast<void*>(data), bytes, to, tag, true);
   }
   std::unique_ptr<Transfer> receive(void* data, size_t bytes, int from, uint32_t tag) override {
-    return start(data, bytes, from, tag, false);
+    return start(towards(from, rank_), data, bytes, from, tag, false);
   }
   void broadcast(void* data, size_t bytes, int root, Deadline deadline) override {
     call(::gloo::BroadcastOptions(upward_), deadline, [&](auto& options) {
@@ -178,23 +172,35 @@ class GlooEngine final : public Engine {
   }
 
  private:
+  using Context = std::shared_ptr<::gloo::Context>;
+
+  Context connect(const EngineOptions& o, std::shared_ptr<::gloo::transport::Device>& by, const char* prefix,
+                  Deadline deadline) {
+    auto context = std::make_shared<::gloo::rendezvous::Context>(o.rank, o.size);
+    GlooStore store(o.store, prefix, deadline);
+    context->setTimeout(left(deadline));
+    context->connectFullMesh(store, by);
+    greet(context, deadline);
+    return context;
+  }
   // A byte from and to everyone: then both ends of every connection know that it is one. Gloo's thread ends the process
   // when a connection is closed before it has asked for its address.
-  void greet(Deadline deadline) {
+  void greet(const Context& context, Deadline deadline) {
     char byte = 0;
-    std::vector<char> bytes(static_cast<size_t>(upward_->size));
+    std::vector<char> bytes(static_cast<size_t>(context->size));
     std::vector<std::unique_ptr<Transfer>> moving;
-    for (int p = 0; p < upward_->size; ++p) {
-      if (p == upward_->rank) continue;
-      moving.push_back(receive(&bytes[size_t(p)], 1, p, 0));
-      moving.push_back(send(&byte, 1, p, 0));
+    for (int p = 0; p < context->size; ++p) {
+      if (p == rank_) continue;
+      moving.push_back(start(context, &bytes[size_t(p)], 1, p, 0, false));
+      moving.push_back(start(context, &byte, 1, p, 0, true));
     }
     for (auto& transfer : moving) transfer->wait(deadline);
   }
 
-  std::unique_ptr<Transfer> start(void* data, size_t bytes, int peer, uint32_t tag, bool sends) {
+  const Context& towards(int from, int to) const { return to > from ? upward_ : downward_; }
+  std::unique_ptr<Transfer> start(const Context& context, void* data, size_t bytes, int peer, uint32_t tag,
+                                  bool sends) {
     try {
-      auto& context = (peer > rank_) == sends ? upward_ : downward_;
       auto buffer = context->createUnboundBuffer(data, bytes);
       auto slot = ::gloo::Slot::build(kOurSlots, tag);
       if (sends) buffer->send(peer, slot);
@@ -218,7 +224,7 @@ class GlooEngine final : public Engine {
   std::vector<int> world_ranks_;
   // Connections for what goes to higher ranks, and for what goes to lower ones. A caller's write holds the lock of its
   // connection, and Gloo's thread spins for as long where something arrives by the same one.
-  std::shared_ptr<::gloo::Context> upward_, downward_;
+  Context upward_, downward_;
   uint32_t tag_ = 0;
 };
 

@@ -25,7 +25,9 @@ class DistributedDataParallel(Module, Joinable):
     have as many, or use Join. Gradients travel while backward goes on, in buckets of bucket_cap_mb, in the order in
     which those of rank 0's first backward came. A parameter that gets no gradient in a backward is an error at the next
     forward, unless find_unused_parameters looks for such ones in each forward, or static_graph says that they are
-    always the same. gradient_as_bucket_view: gradients are parts of the buckets, which saves a copy of them.
+    always the same. gradient_as_bucket_view: gradients are parts of the buckets, which saves a copy of them; without
+    it that holds on CPUs for those that were None before, whose bucket is then theirs alone, and others are written to
+    where they are.
     Keys of the state dict begin with "module.".
     """
 
