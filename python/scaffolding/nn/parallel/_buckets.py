@@ -22,30 +22,28 @@ class Bucket:
     @property
     def flat(self):
         """The tensor; a new one where the parameters have been given the one before."""
-        if self._flat is None:
-            first = self.members[0][1]
-            self._flat = _core.empty(self._size, dtype=first.dtype, device=first.device)
-            self._views = {name: self._view(name, p) for name, p in self.members}
+        self._make()
         return self._flat
 
     @property
     def views(self):
         """Its parts by name, in the shapes of the parameters."""
-        return self._views if self.flat is not None else {}
+        self._make()
+        return self._views
+
+    def _make(self):
+        if self._flat is None:
+            first = self.members[0][1]
+            self._flat = _core.empty(self._size, dtype=first.dtype, device=first.device)
+            self._views = {name: self._view(name, p) for name, p in self.members}
 
     def _view(self, name, p):
         at, n = self.at[name]
         return self._flat[at : at + n].reshape(p.shape)
 
     def without_gradients(self):
-        """Names of parameters that have none yet: those of the next backward need not be written to where they are.
-
-        On CPUs, where a copy costs what a step of a small network does. A GPU's buckets stay where they are: graphs
-        are captured with them.
-        """
-        if not self.members[0][1].device.type == "cpu":
-            return set()
-        return {name for name, p in self.members if p.grad is None and p.is_contiguous()}
+        """Names of parameters that have none yet: those of the next backward need not be written to where they are."""
+        return {name for name, p in self.members if p.grad is None}
 
     @no_grad()
     def take(self, name, p):
@@ -59,14 +57,17 @@ class Bucket:
     @no_grad()
     def give(self, unused, as_views, fresh=()):
         """The means, to the parameters but for those in unused. fresh: names whose gradient may be another tensor than
-        before; theirs becomes a part of this bucket's, which is then theirs alone.
+        before; theirs becomes a part of this bucket's, which is then theirs alone. On CPUs, where a copy costs what a
+        step of a small network does: a GPU's buckets stay where they are, since graphs are captured with them.
         """
+        if self.members[0][1].device.type != "cpu":
+            fresh = ()
         views, given = self.views, False
         for name, p in self.members:
             if name in unused:
                 continue
             view = views[name]
-            if as_views or name in fresh:
+            if as_views or (name in fresh and p.is_contiguous()):
                 if p.grad is None or p.grad.data_ptr() != view.data_ptr():
                     p.grad = view
                 given = given or not as_views
