@@ -12,8 +12,7 @@ that alone.
 
 Every row is this machine's, one server on the loopback with the model that ships; medians, and the 99th of a hundred.
 A request above the pipeline's call: its time at the client without the steps' and the decoding's, which the same
-pipeline takes from Python in turns with it, or which the server has noted for that very job: the times of two calls
-differ by more than a request costs where a picture takes longer.
+pipeline takes from Python in turns with it.
 """
 
 import argparse
@@ -25,7 +24,6 @@ import pathlib
 import re
 import resource
 import socket
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -103,14 +101,6 @@ def overhead(server, rounds, steps, size):
             ours.append(time.perf_counter() - middle)
     row(f"the pipeline's call, {steps} steps, {size} pixels", theirs)
     row("a request above it, picture by picture", [a - b for a, b in zip(ours, theirs)])
-    own = seconds_of_last(server, rounds)
-    row("a request above its own job's calls", [a - b for a, b in zip(ours, own)])
-
-
-def seconds_of_last(server, jobs):
-    """What the steps and the decoding of the last jobs took, oldest first, as the server notes it."""
-    with sqlite3.connect(f"file:{server.data}/history.sqlite?mode=ro", uri=True) as history:
-        return [s for (s,) in history.execute("SELECT seconds FROM jobs ORDER BY created DESC LIMIT ?", (jobs,))][::-1]
 
 
 def clients(build, folder, rounds, number=8, steps=10):
