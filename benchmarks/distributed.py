@@ -138,7 +138,7 @@ def main():
     sizes, chosen = json.dumps([int(s) for s in options.sizes.split(",")]), options.rows.split(",")
     pythons = {"ours": sys.executable} | ({"torch": options.torch_python} if options.torch_python else {})
     counts = list(map(int, options.processes.split(",")))
-    figures, turns = {}, {}  # the best of all; and all
+    turns = {}
     for processes in ([1] if "unet" in chosen else []) + counts:
         for _ in range(options.rounds):
             for who, python in pythons.items():
@@ -151,8 +151,7 @@ def main():
                     rows |= together(who, python, UNET, processes, options.runs)
                 for what, seconds in rows.items():
                     turns.setdefault((processes, what, who), []).append(seconds)
-    for key, seconds in turns.items():
-        figures[key] = min(seconds)
+    figures = {key: min(seconds) for key, seconds in turns.items()}
     for (processes, what, who), seconds in figures.items():
         beside = figures.get((processes, what, "torch"))
         ratio = f", {beside / seconds:.2f} of torch's rate" if who == "ours" and beside else ""

@@ -37,26 +37,22 @@ std::string text_of(const std::exception& e) {
 // The store by which Gloo exchanges addresses; a process that does not come is named.
 class GlooStore final : public ::gloo::rendezvous::Store {
  public:
-  GlooStore(std::shared_ptr<distributed::Store> store, std::string prefix, Deadline deadline)
-      : store_(std::move(store)), prefix_(std::move(prefix)), deadline_(deadline) {}
+  GlooStore(std::shared_ptr<distributed::Store> store, Deadline deadline)
+      : store_(std::move(store)), deadline_(deadline) {}
   void set(const std::string& key, const std::vector<char>& data) override {
-    store_->set(prefix_ + key, std::string(data.begin(), data.end()));
+    store_->set(key, std::string(data.begin(), data.end()));
   }
   std::vector<char> get(const std::string& key) override {
     await({key});
-    std::string value = store_->get(prefix_ + key);
+    std::string value = store_->get(key);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override { await(keys); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { await(keys); }
 
  private:
-  void await(std::vector<std::string> keys) {
-    for (auto& key : keys) key.insert(0, prefix_);
-    store_->wait(keys, std::max(seconds_to(deadline_), 1e-3));
-  }
+  void await(const std::vector<std::string>& keys) { store_->wait(keys, std::max(seconds_to(deadline_), 1e-3)); }
   std::shared_ptr<distributed::Store> store_;
-  std::string prefix_;
   Deadline deadline_;
 };
 
@@ -108,19 +104,15 @@ class GlooEngine final : public Engine {
     Deadline deadline = in_seconds(o.timeout_seconds);
     try {
       auto by = device();
-      upward_ = connect(o, by, "up/", deadline);
-      downward_ = connect(o, by, "down/", deadline);
+      upward_ = connect(o, by, "up", deadline);
+      downward_ = connect(o, by, "down", deadline);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& e) {
       fail<RuntimeError>("gloo: cannot connect the processes: ", text_of(e));
     }
   }
-  ~GlooEngine() override {
-    try {
-      abort();
-    } catch (const std::exception&) {}  // they are closed already
-  }
+  ~GlooEngine() override { GlooEngine::abort(); }
 
   const char* name() const override { return "gloo"; }
 
@@ -167,17 +159,20 @@ class GlooEngine final : public Engine {
     });
   }
   void abort() override {
-    upward_->closeConnections();
-    downward_->closeConnections();
+    for (auto& context : {upward_, downward_}) {
+      try {
+        context->closeConnections();
+      } catch (const std::exception&) {}  // they are closed already
+    }
   }
 
  private:
   using Context = std::shared_ptr<::gloo::Context>;
 
-  Context connect(const EngineOptions& o, std::shared_ptr<::gloo::transport::Device>& by, const char* prefix,
+  Context connect(const EngineOptions& o, std::shared_ptr<::gloo::transport::Device>& by, const char* name,
                   Deadline deadline) {
     auto context = std::make_shared<::gloo::rendezvous::Context>(o.rank, o.size);
-    GlooStore store(o.store, prefix, deadline);
+    GlooStore store(std::make_shared<PrefixStore>(name, o.store), deadline);
     context->setTimeout(left(deadline));
     context->connectFullMesh(store, by);
     greet(context, deadline);
