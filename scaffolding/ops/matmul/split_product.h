@@ -269,29 +269,65 @@ SF_INLINE void split_step(const BFloat16* a, int64_t rows, const BFloat16* b) {
   }
 }
 
+// The same of a 16 x 32 block, each sum in the same order: tiles of b instead of a come in twos.
+template <int kParts, bool kAll> SF_INLINE void split_wide_step(const BFloat16* a, int64_t rows, const BFloat16* b) {
+  const BFloat16* b1 = b + 16 * kParts * 32;
+  if constexpr (kParts > 2) tile_stream<4>(a + 2 * rows * 32, 64);
+  if constexpr (kParts > 1) tile_stream<5>(a + rows * 32, 64);
+  tile_load<6>(b, 64);
+  if constexpr (kParts > 2) tile_dot_bf16<2, 4, 6>();
+  if constexpr (kParts > 1) tile_dot_bf16<2, 5, 6>();
+  tile_load<7>(b1, 64);
+  if constexpr (kParts > 2) tile_dot_bf16<3, 4, 7>();
+  if constexpr (kParts > 1) tile_dot_bf16<3, 5, 7>();
+  tile_stream<4>(a, 64);
+  tile_dot_bf16<0, 4, 6>();
+  tile_dot_bf16<1, 4, 7>();
+  if constexpr (kParts > 1) {
+    tile_load<6>(b + 16 * 32, 64);
+    if constexpr (kAll || kParts > 2) tile_dot_bf16<2, 5, 6>();
+    tile_dot_bf16<2, 4, 6>();
+    tile_load<7>(b1 + 16 * 32, 64);
+    if constexpr (kAll || kParts > 2) tile_dot_bf16<3, 5, 7>();
+    tile_dot_bf16<3, 4, 7>();
+  }
+  if constexpr (kParts > 2) {
+    tile_load<6>(b + 2 * 16 * 32, 64);
+    tile_dot_bf16<2, 4, 6>();
+    tile_load<7>(b1 + 2 * 16 * 32, 64);
+    tile_dot_bf16<3, 4, 7>();
+  }
+}
+
 template <int kParts, int kHigh, int NV, bool kAll = false>
 [[gnu::noinline]] void split_panel(int64_t depth, const SplitUnit<kParts>* a, int64_t rows, int64_t,
                                    const SplitUnit<kParts>* b, int64_t, float* c, int64_t c_row, const float* rest,
                                    int64_t rest_row, const char* ahead, int64_t ahead_step) {
-  constexpr bool tall = kHigh == 2;
-  alignas(64) float sum[2][32 * 16];
-  for (int j = 0; j < NV; ++j) {
+  constexpr bool tall = kHigh == 2, wide = !tall && NV == 2;
+  constexpr int kTurns = wide ? 1 : NV;
+  alignas(64) float sum[2][2 * 16 * 16];
+  for (int j = 0; j < kTurns; ++j) {
     tile_zero<0>();
     tile_zero<2>();
-    if constexpr (tall) tile_zero<1>(), tile_zero<3>();
+    if constexpr (tall || wide) tile_zero<1>(), tile_zero<3>();
     const SplitUnit<kParts>*ak = a, *bk = b + 16 * j;
     for (int64_t k = 0; k < depth; ++k, ak += rows, bk += 32) {
-      split_step<kParts, tall, kAll>(ak->value[0], rows, bk->value[0]);
-      for (int64_t at = 0; at < ahead_step / NV; at += 64) __builtin_prefetch(ahead + at, 0, 2);
-      ahead += ahead_step / NV;
+      if constexpr (wide) split_wide_step<kParts, kAll>(ak->value[0], rows, bk->value[0]);
+      else split_step<kParts, tall, kAll>(ak->value[0], rows, bk->value[0]);
+      for (int64_t at = 0; at < ahead_step / kTurns; at += 64) __builtin_prefetch(ahead + at, 0, 2);
+      ahead += ahead_step / kTurns;
     }
     tile_store<0>(sum[0], 64);
     tile_store<2>(sum[1], 64);
-    if constexpr (tall) tile_store<1>(sum[0] + 256, 64), tile_store<3>(sum[1] + 256, 64);
+    if constexpr (tall || wide) tile_store<1>(sum[0] + 256, 64), tile_store<3>(sum[1] + 256, 64);
     // Each block of k has sums of its own: of many positive terms, those of the whole would round six times as often.
+    auto add_up = [&](int64_t i, int column, int64_t at) __attribute__((always_inline)) {
+      const vf block = load(sum[0] + at) + load(sum[1] + at);
+      store(c + i * c_row + column, rest ? load(rest + i * rest_row + column) + block : block);
+    };
     for (int64_t i = 0; i < rows; ++i) {
-      const vf block = load(sum[0] + 16 * i) + load(sum[1] + 16 * i);
-      store(c + i * c_row + 16 * j, rest ? load(rest + i * rest_row + 16 * j) + block : block);
+      add_up(i, 16 * j, 16 * i);
+      if constexpr (wide) add_up(i, 16, 256 + 16 * i);
     }
   }
 }
