@@ -9,9 +9,11 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <gloo/types.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <mutex>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/distributed/engine.h"
@@ -74,16 +76,94 @@ std::shared_ptr<::gloo::transport::Device> device() {
   return ::gloo::transport::tcp::CreateDevice("127.0.0.1");  // a machine whose name is no address: of itself alone
 }
 
+// A send or receive, from when it is asked for until it is over.
+struct Moving {
+  std::shared_ptr<::gloo::transport::UnboundBuffer> buffer;
+  int peer;
+  uint64_t slot;
+  bool sends;
+  std::string failed;  // why it could not begin
+
+  void begin() {
+    try {
+      if (sends) buffer->send(peer, slot);
+      else buffer->recv(peer, slot);
+    } catch (const std::exception& e) {
+      failed = text_of(e);
+      if (sends) buffer->abortWaitSend();
+      else buffer->abortWaitRecv();
+    }
+  }
+};
+
+// Begins transfers on Gloo's own thread. One that begins on another holds its connection's lock while it writes; Gloo's
+// thread, woken by what arrives there, finds it locked and asks again at once, for as long as the other one is not
+// running: four processes on two cores waited 7 ms for each all_reduce of 64 KB.
+class LoopThread final : public ::gloo::transport::tcp::Handler {
+ public:
+  explicit LoopThread(const std::shared_ptr<::gloo::transport::Device>& device)
+      : device_(std::dynamic_pointer_cast<::gloo::transport::tcp::Device>(device)),
+        wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    SF_CHECK_AS(RuntimeError, device_ && wake_ >= 0, "gloo: cannot reach its thread");
+    device_->registerDescriptor(wake_, EPOLLIN, this);
+  }
+  ~LoopThread() override {
+    device_->unregisterDescriptor(wake_, this);
+    close(wake_);
+  }
+  LoopThread(const LoopThread&) = delete;
+
+  void begin(std::shared_ptr<Moving> moving) {
+    std::lock_guard lock(mutex_);
+    if (waiting_.empty()) {
+      const uint64_t one = 1;
+      SF_CHECK_AS(RuntimeError, write(wake_, &one, sizeof one) == sizeof one, "gloo: cannot wake its thread");
+    }
+    waiting_.push_back(std::move(moving));
+  }
+  // From here on its memory is not touched: what has not begun never does.
+  void forget(const Moving& moving) {
+    std::lock_guard turn(turn_);
+    std::lock_guard lock(mutex_);
+    std::erase_if(waiting_, [&](const auto& m) { return m.get() == &moving; });
+  }
+  void handleEvents(int) override {
+    std::lock_guard turn(turn_);
+    uint64_t count;
+    [[maybe_unused]] ssize_t n = read(wake_, &count, sizeof count);
+    std::vector<std::shared_ptr<Moving>> now;
+    {
+      std::lock_guard lock(mutex_);
+      now.swap(waiting_);
+    }
+    for (auto& moving : now) moving->begin();
+  }
+
+ private:
+  std::shared_ptr<::gloo::transport::tcp::Device> device_;
+  int wake_;
+  std::mutex turn_;   // held while transfers begin
+  std::mutex mutex_;  // of waiting_
+  std::vector<std::shared_ptr<Moving>> waiting_;
+};
+
 class GlooTransfer final : public Transfer {
  public:
-  GlooTransfer(std::unique_ptr<::gloo::transport::UnboundBuffer> buffer, bool sends, int world_rank)
-      : buffer_(std::move(buffer)), sends_(sends), world_rank_(world_rank) {}
+  GlooTransfer(std::shared_ptr<Moving> moving, LoopThread& loop, int world_rank)
+      : moving_(std::move(moving)), loop_(loop), world_rank_(world_rank) {}
+  ~GlooTransfer() override {
+    if (!over_) loop_.forget(*moving_);
+  }
   void wait(Deadline deadline) override {
     bool late = false;
     std::string why;
+    auto& buffer = *moving_->buffer;
     try {
-      if (sends_ ? buffer_->waitSend(left(deadline)) : buffer_->waitRecv(left(deadline))) return;
-      why = "the group was destroyed";
+      if (moving_->sends ? buffer.waitSend(left(deadline)) : buffer.waitRecv(left(deadline))) {
+        over_ = true;
+        return;
+      }
+      why = moving_->failed.empty() ? "the group was destroyed" : moving_->failed;
     } catch (const std::exception& e) {
       why = text_of(e);
       late = std::chrono::steady_clock::now() >= deadline || why.starts_with("Timed out");
@@ -93,9 +173,10 @@ class GlooTransfer final : public Transfer {
   }
 
  private:
-  std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
-  bool sends_;
+  std::shared_ptr<Moving> moving_;
+  LoopThread& loop_;
   int world_rank_;
+  bool over_ = false;
 };
 
 class GlooEngine final : public Engine {
@@ -104,6 +185,7 @@ class GlooEngine final : public Engine {
     Deadline deadline = in_seconds(o.timeout_seconds);
     try {
       auto by = device();
+      loop_ = std::make_unique<LoopThread>(by);
       upward_ = connect(o, by, "up", deadline);
       downward_ = connect(o, by, "down", deadline);
     } catch (const Error&) {
@@ -195,15 +277,10 @@ class GlooEngine final : public Engine {
   const Context& towards(int from, int to) const { return to > from ? upward_ : downward_; }
   std::unique_ptr<Transfer> start(const Context& context, void* data, size_t bytes, int peer, uint32_t tag,
                                   bool sends) {
-    try {
-      auto buffer = context->createUnboundBuffer(data, bytes);
-      auto slot = ::gloo::Slot::build(kOurSlots, tag);
-      if (sends) buffer->send(peer, slot);
-      else buffer->recv(peer, slot);
-      return std::make_unique<GlooTransfer>(std::move(buffer), sends, world_ranks_[size_t(peer)]);
-    } catch (const std::exception& e) {
-      fail<RuntimeError>("rank ", world_ranks_[size_t(peer)], " is gone (", text_of(e), ")");
-    }
+    auto moving = std::make_shared<Moving>(context->createUnboundBuffer(data, bytes), peer,
+                                           ::gloo::Slot::build(kOurSlots, tag), sends);
+    loop_->begin(moving);
+    return std::make_unique<GlooTransfer>(std::move(moving), *loop_, world_ranks_[size_t(peer)]);
   }
   template <class O, class F> void call(O options, Deadline deadline, F f) {
     options.setTag(tag_++);
@@ -217,9 +294,9 @@ class GlooEngine final : public Engine {
 
   int rank_;
   std::vector<int> world_ranks_;
-  // Connections for what goes to higher ranks, and for what goes to lower ones. A caller's write holds the lock of its
-  // connection, and Gloo's thread spins for as long where something arrives by the same one.
+  // Connections for what goes to higher ranks, and for what goes to lower ones.
   Context upward_, downward_;
+  std::unique_ptr<LoopThread> loop_;  // begins nothing once they go
   uint32_t tag_ = 0;
 };
 
