@@ -9,7 +9,7 @@ from ...distributed._futures import future_of
 from ...distributed._objects import all_gather_object
 from ...distributed.algorithms.join import Join, Joinable, JoinHook
 from ..module import Module
-from ._buckets import GradBucket, in_buckets
+from ._buckets import ALONE_BYTES, GradBucket, in_buckets
 from ._parts import Parts
 
 _FIRST_BUCKET_BYTES = 1 << 20
@@ -81,6 +81,7 @@ class DistributedDataParallel(Module, Joinable):
         self._finishing = False  # the end of this backward has been asked for
         self._unused = set()  # that a forward has not used
         self._fresh = set()  # that had no gradient before this backward
+        self._here = []  # whose gradient is there and is to travel from where it lies, once all have seen it
         self._counts = {}  # how often a gradient came in this backward
         self._static_counts = None  # of a static graph's first backward
         self._shadow_divisor = None
@@ -90,7 +91,8 @@ class DistributedDataParallel(Module, Joinable):
                 p.register_post_accumulate_grad_hook(lambda _, name=name: self._came(name))
 
     def _set_buckets(self, parameters):
-        self._buckets = in_buckets(parameters, self._cap, self._first_cap)
+        alone = None if self.gradient_as_bucket_view else ALONE_BYTES
+        self._buckets = in_buckets(parameters, self._cap, self._first_cap, alone)
         self._bucket_of = {name: bucket for bucket in self._buckets for name in bucket.names}
         # of the buckets, in their order, the first that is not under way; all are: no backward is
         self._next = len(self._buckets)
@@ -188,6 +190,8 @@ class DistributedDataParallel(Module, Joinable):
         for bucket in self._buckets:
             bucket.waiting = set(bucket.names)
             bucket.future = None
+            bucket.give_back()
+        self._here = []
         self._next = 0
         self._armed, self._finishing = True, False
         self._unused = set()
@@ -244,9 +248,21 @@ class DistributedDataParallel(Module, Joinable):
                 f"DistributedDataParallel: {name!r} was marked ready twice: its gradient came a second time in one "
                 "backward, or after another backward of the same forward; static_graph=True allows the former"
             )
+        self._send_off()
         bucket = self._bucket_of[name]
+        if bucket.alone:
+            self._here.append(name)  # hooks that come after this one may look at it still
+            return
         bucket.take(name, self._trained[name])
         bucket.waiting.discard(name)
+        self._launch()
+
+    def _send_off(self):
+        for name in self._here:
+            bucket = self._bucket_of[name]
+            bucket.borrow(name, self._trained[name])
+            bucket.waiting.discard(name)
+        self._here = []
         self._launch()
 
     def _launch(self):
@@ -273,6 +289,7 @@ class DistributedDataParallel(Module, Joinable):
     @no_grad()
     def _finish(self):
         """At the end of a backward: the means become the gradients."""
+        self._send_off()
         first_of_static = self.static_graph and self._static_counts is None
         if first_of_static:
             self._static_counts = dict(self._counts)
