@@ -1,4 +1,5 @@
-"""all_reduce of 25 and 217 MB beside the engine called directly, and a step of DistributedDataParallel beside torch's.
+"""all_reduce of 25 and 217 MB beside the engine called directly, a hundred of 64 KB, and a step of
+DistributedDataParallel beside torch's.
 
     PYTHONPATH=build/python .venv/bin/python benchmarks/distributed.py [--torch-python PYTHON] [--processes 2,4]
         [--rows all_reduce,step,unet]
@@ -84,6 +85,8 @@ for mb in json.loads(sys.argv[4]):
             dist.all_gather_into_tensor(other, part[:n])
 
         out[f"bytes alone {mb} MB"] = best(bare)
+small = lib.ones(16000)
+out["100 all_reduces of 64 KB"] = best(lambda: [dist.all_reduce(small) for _ in range(100)])
 """
 
 STEP = """

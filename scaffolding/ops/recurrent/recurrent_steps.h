@@ -288,9 +288,8 @@ template <class K, template <class> class Step> void backward_by(const Recurrent
   pack_whole_b<K>(p, s, packed);
   if (rest && *rest) return;
   visit_cell(a.steps.cell, [&](auto cell) {
-    parallel_for(a.h0.sizes[0], kLeastRows, [&](int64_t from, int64_t to) {
-      backward_sequences<cell.value>(a, Step<K>(p, s, packed), from, to);
-    });
+    parallel_for(a.h0.sizes[0], kLeastRows,
+                 [&](int64_t from, int64_t to) { backward_sequences<cell.value>(a, Step<K>(p, s, packed), from, to); });
   });
 }
 

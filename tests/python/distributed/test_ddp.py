@@ -1,6 +1,39 @@
 """What DistributedDataParallel does besides the mean: unused parameters, hooks, uneven ends, loss scaling."""
 
+import pytest
 from processes import together
+
+
+@pytest.fixture(autouse=True, params=["in buckets", "alone"])
+def how_gradients_travel(request, monkeypatch):
+    if request.param == "alone":
+        monkeypatch.setenv("SF_TEST_ALONE", "1")
+
+
+def test_hooks_see_what_this_process_adds():
+    outputs = together(
+        """
+        dist.init_process_group(timeout=60)
+        r = dist.get_rank()
+        model, own = DistributedDataParallel(plain()), plain()
+        seen = {}
+        for name, p in model.module.named_parameters():
+            p.register_post_accumulate_grad_hook(lambda p, name=name: seen.update({name: p.grad.clone()}))
+        for _ in range(3):
+            model.zero_grad()
+            model(X * (r + 1)).sum().backward()
+            own.zero_grad()
+            own(X * (r + 1)).sum().backward()
+            assert all(seen[name].equal(p.grad) for name, p in own.named_parameters())
+            means = {name: p.grad.clone() for name, p in own.named_parameters()}
+            for mean in means.values():
+                dist.all_reduce(mean, dist.ReduceOp.AVG)
+            assert close(means.values(), [p.grad for p in model.parameters()])
+        dist.barrier()
+        print("ok")
+        """
+    )
+    assert outputs == ["ok", "ok"]
 
 
 def test_gradients_are_the_users():

@@ -3,7 +3,6 @@
 from ... import _core
 from ...autograd.grad_mode import no_grad
 
-
 # From here on a gradient on a CPU travels from where it lies, alone: an all_reduce of 2 MB moves as much in a second as
 # one of 25, and a copy of it costs a third of that.
 ALONE_BYTES = 2 << 20
