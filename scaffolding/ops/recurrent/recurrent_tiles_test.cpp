@@ -105,7 +105,7 @@ TEST(RecurrentTiles, pass_on_what_is_not_finite) {
     Layer l(RecurrentCell::Relu, false, 20, 72);
     l.h0.slice(0, 3, 4).slice(1, 5, 6).fill_(special);
     const Tensor got = on_tiles(l)[0], want = plain(l)[0];
-    EXPECT_EQ(got.slice(0, 4, 20).to_vector(), want.slice(0, 4, 20).to_vector());
+    EXPECT_LE(amax(abs(got.slice(0, 4, 20) - want.slice(0, 4, 20))).item(), 1e-5);
     EXPECT_EQ(isnan(got.slice(0, 3, 4)).to_vector(), isnan(want.slice(0, 3, 4)).to_vector());
   }
 }
