@@ -299,10 +299,10 @@ template <int kParts, bool kAll> SF_INLINE void split_wide_step(const BFloat16* 
   }
 }
 
-template <int kParts, int kHigh, int NV, bool kAll = false>
-[[gnu::noinline]] void split_panel(int64_t depth, const SplitUnit<kParts>* a, int64_t rows, int64_t,
-                                   const SplitUnit<kParts>* b, int64_t, float* c, int64_t c_row, const float* rest,
-                                   int64_t rest_row, const char* ahead, int64_t ahead_step) {
+// between(): what else there is to do, a little of it after each step; the tiles' unit works meanwhile.
+template <int kParts, int kHigh, int NV, bool kAll, class Between>
+SF_INLINE void split_panel_and(int64_t depth, const SplitUnit<kParts>* a, int64_t rows, const SplitUnit<kParts>* b,
+                               float* c, int64_t c_row, const float* rest, int64_t rest_row, const Between& between) {
   constexpr bool tall = kHigh == 2, wide = !tall && NV == 2;
   constexpr int kTurns = wide ? 1 : NV;
   alignas(64) float sum[2][2 * 16 * 16];
@@ -314,8 +314,7 @@ template <int kParts, int kHigh, int NV, bool kAll = false>
     for (int64_t k = 0; k < depth; ++k, ak += rows, bk += 32) {
       if constexpr (wide) split_wide_step<kParts, kAll>(ak->value[0], rows, bk->value[0]);
       else split_step<kParts, tall, kAll>(ak->value[0], rows, bk->value[0]);
-      for (int64_t at = 0; at < ahead_step / kTurns; at += 64) __builtin_prefetch(ahead + at, 0, 2);
-      ahead += ahead_step / kTurns;
+      between();
     }
     tile_store<0>(sum[0], 64);
     tile_store<2>(sum[1], 64);
@@ -330,6 +329,19 @@ template <int kParts, int kHigh, int NV, bool kAll = false>
       if constexpr (wide) add_up(i, 16, 256 + 16 * i);
     }
   }
+}
+
+template <int kParts, int kHigh, int NV, bool kAll = false>
+[[gnu::noinline]] void split_panel(int64_t depth, const SplitUnit<kParts>* a, int64_t rows, int64_t,
+                                   const SplitUnit<kParts>* b, int64_t, float* c, int64_t c_row, const float* rest,
+                                   int64_t rest_row, const char* ahead, int64_t ahead_step) {
+  constexpr int kTurns = kHigh == 1 ? 1 : NV;
+  split_panel_and<kParts, kHigh, NV, kAll>(depth, a, rows, b, c, c_row, rest, rest_row,
+                                           [&]() __attribute__((always_inline)) {
+                                             for (int64_t at = 0; at < ahead_step / kTurns; at += 64)
+                                               __builtin_prefetch(ahead + at, 0, 2);
+                                             ahead += ahead_step / kTurns;
+                                           });
 }
 
 template <int kParts> struct TileFor<MulSplit<kParts>, true> {

@@ -13,11 +13,9 @@ template <class K> class TileStep {
 
   void operator()(const float* a, int64_t rows, float* c, double beta) const {
     constexpr int64_t kPanel = K::kPanelRows;
-    auto* panel = static_cast<Unit*>(scratch(size_t(kPanel * s_.units) * sizeof(Unit), kSlotA));
     for (int64_t r0 = 0; r0 < rows; r0 += kPanel) {
       const int count = int(min64(rows - r0, kPanel));
-      pack<typename K::Left>(panel, count, a + r0 * p_.k, p_.k, 1, count, p_.k);
-      watch_packing<K>(p_.rest);
+      const Unit* panel = packed_panel(a + r0 * p_.k, count);
       for (int64_t i = 0; i < s_.strips; ++i) {
         const int64_t strip = turned_ ? s_.strips - 1 - i : i;
         multiply_strip(panel, count, strip, c + r0 * p_.n + strip * kTileCols<K>, beta != 0);
@@ -26,7 +24,58 @@ template <class K> class TileStep {
     }
   }
 
+  // The columns of all gates come in blocks, and the gates of one block are computed while tiles multiply the next.
+  template <int64_t kGates, class F> void gated(const float* h, int64_t rows, int64_t size, const F& f) const {
+    constexpr int64_t NR = kTileCols<K>, kPanel = K::kPanelRows, L = kVecLanes<K>;
+    if (size % NR != 0) return whole_rows<kGates>(h, rows, size, f);
+    const int64_t blocks = size / NR;
+    auto* sums = static_cast<float*>(scratch(size_t(2 * kPanel * kGates * NR) * sizeof(float), kSlotSteps));
+    for (int64_t r0 = 0; r0 < rows; r0 += kPanel) {
+      const int count = int(min64(rows - r0, kPanel));
+      const Unit* panel = packed_panel(h + r0 * p_.k, count);
+      const float* done = nullptr;  // the sums of the block before, and how much of them is used
+      int64_t done_block = 0, at = 0;
+      auto some = [&]() __attribute__((always_inline)) {
+        if (!done || at == 2 * count) return;
+        const int64_t row = at / 2, half = at % 2 * L;
+        ++at;
+        f(r0 + row, done + row * kGates * NR + half, NR, done_block * NR + half, L);
+      };
+      for (int64_t i = 0; i < blocks; ++i) {
+        const int64_t block = turned_ ? blocks - 1 - i : i;
+        float* const to = sums + i % 2 * kPanel * kGates * NR;
+        for (int64_t g = 0; g < kGates; ++g) {
+          auto run = [&](auto high) {
+            for (int64_t d = 0; d < s_.blocks; ++d)
+              split_panel_and<kParts, high.value, 2, false>(
+                  s_.depth(d), panel + d * s_.block_units * count, count, packed_ + s_.offset(d, g * blocks + block),
+                  to + g * NR, kGates * NR, d ? to + g * NR : nullptr, kGates * NR, some);
+          };
+          if (count > 16) run(std::integral_constant<int, 2>{});
+          else run(std::integral_constant<int, 1>{});
+        }
+        while (done && at < 2 * count) some();
+        done = to, done_block = block, at = 0;
+      }
+      while (at < 2 * count) some();
+      turned_ = !turned_;
+    }
+  }
+
  private:
+  static constexpr int kParts = int(sizeof(Unit) / 64);
+
+  template <int64_t kGates, class F> void whole_rows(const float* h, int64_t rows, int64_t size, const F& f) const {
+    auto* sums = static_cast<float*>(scratch(size_t(rows * p_.n) * sizeof(float), kSlotSteps));
+    (*this)(h, rows, sums, 0);
+    for (int64_t row = 0; row < rows; ++row) f(row, sums + row * p_.n, size, 0, size);
+  }
+  const Unit* packed_panel(const float* a, int count) const {
+    auto* panel = static_cast<Unit*>(scratch(size_t(K::kPanelRows * s_.units) * sizeof(Unit), kSlotA));
+    pack<typename K::Left>(panel, count, a, p_.k, 1, count, p_.k);
+    watch_packing<K>(p_.rest);
+    return panel;
+  }
   void multiply_strip(const Unit* panel, int rows, int64_t strip, float* c, bool add) const {
     constexpr int NR = kTileCols<K>, L = kVecLanes<K>;
     const int cols = int(min64(p_.n - strip * NR, NR)), vecs = cols <= L ? 1 : kTileVecs;

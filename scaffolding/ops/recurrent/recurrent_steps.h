@@ -5,8 +5,10 @@
 // for anybody. The recurrent weight is packed once for all steps; a step is one product with it and one pass over the
 // gates, which are still in L1 or L2.
 //
-// Step<K> is that product: made of the packed weight, called with (a, rows, c, beta) for c[rows, n] = a[rows, k] times
-// the weight, plus beta * c, where beta is 0 or 1. Each thread has its own.
+// Step<K> is that product, made of the packed weight; each thread has its own. Called with (a, rows, c, beta) it makes
+// c[rows, n] = a[rows, k] times the weight, plus beta * c, where beta is 0 or 1. Its gated<kGates>(h, rows, size, f)
+// multiplies too and calls f(row, sums, step, first, columns) for the columns of each row, when these are there: gate g's
+// are at sums + g * step.
 #pragma once
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/backend/cpu/simd_rows.h"
@@ -52,18 +54,20 @@ template <class F> SF_INLINE void each_step(const RecurrentSteps& s, int64_t fro
   }
 }
 
-// ---- forward. One row: x and s are the parts of its gates, h and c those of the step before.
+// ---- forward. Some columns of one row: x and s are the parts of its gates, `x_step` and `s_step` apart, h and c those of
+// the step before.
 
 struct ForwardRow {
   const float *x, *s, *h, *c, *bias;
   float *output, *cell, *gates;  // gates: null when nobody asks
+  int64_t x_step, s_step;
 };
 
-template <RecurrentCell kCell> SF_INLINE void forward_row(const ForwardRow& r, int64_t size) {
+template <RecurrentCell kCell> SF_INLINE void forward_row(const ForwardRow& r, int64_t columns) {
   each_vector<float>(
-      size, [&](int64_t j, int n) __attribute__((always_inline)) {
+      columns, [&](int64_t j, int n) __attribute__((always_inline)) {
         auto gate = [&](int64_t g) __attribute__((always_inline)) {
-          return vf(load_n(r.x + g * size + j, n)) + vf(load_n(r.s + g * size + j, n));
+          return vf(load_n(r.x + g * r.x_step + j, n)) + vf(load_n(r.s + g * r.s_step + j, n));
         };
         if constexpr (kCell == RecurrentCell::Lstm) {
           const vf in = sigmoid(gate(0)), forget = sigmoid(gate(1)), value = tanh(gate(2)), out = sigmoid(gate(3));
@@ -72,23 +76,23 @@ template <RecurrentCell kCell> SF_INLINE void forward_row(const ForwardRow& r, i
           store_n(r.output + j, out * tanh(c), n);
           if (r.gates) {
             store_n(r.gates + j, in, n);
-            store_n(r.gates + size + j, forget, n);
-            store_n(r.gates + 2 * size + j, value, n);
-            store_n(r.gates + 3 * size + j, out, n);
+            store_n(r.gates + r.x_step + j, forget, n);
+            store_n(r.gates + 2 * r.x_step + j, value, n);
+            store_n(r.gates + 3 * r.x_step + j, out, n);
           }
         } else if constexpr (kCell == RecurrentCell::Gru) {
           auto bias = [&](int64_t g) __attribute__((always_inline)) {
-            return r.bias ? vf(load_n(r.bias + g * size + j, n)) : vf(0.f);
+            return r.bias ? vf(load_n(r.bias + g * r.x_step + j, n)) : vf(0.f);
           };
           const vf reset = sigmoid(gate(0) + bias(0)), update = sigmoid(gate(1) + bias(1));
-          const vf hidden = vf(load_n(r.s + 2 * size + j, n)) + bias(2);
-          const vf value = tanh(fma(reset, hidden, vf(load_n(r.x + 2 * size + j, n))));
+          const vf hidden = vf(load_n(r.s + 2 * r.s_step + j, n)) + bias(2);
+          const vf value = tanh(fma(reset, hidden, vf(load_n(r.x + 2 * r.x_step + j, n))));
           store_n(r.cell + j, hidden, n);
           store_n(r.output + j, fma(update, vf(load_n(r.h + j, n)) - value, value), n);
           if (r.gates) {
             store_n(r.gates + j, reset, n);
-            store_n(r.gates + size + j, update, n);
-            store_n(r.gates + 2 * size + j, value, n);
+            store_n(r.gates + r.x_step + j, update, n);
+            store_n(r.gates + 2 * r.x_step + j, value, n);
           }
         } else if constexpr (kCell == RecurrentCell::Tanh) {
           store_n(r.output + j, tanh(gate(0)), n);
@@ -102,20 +106,21 @@ template <RecurrentCell kCell, class Step>
 void forward_sequences(const RecurrentForward& a, const Step& multiply, int64_t from, int64_t to) {
   constexpr int64_t G = kGates<kCell>;
   const int64_t size = a.weight.sizes[1], wide = G * size;
-  auto* sums = static_cast<float*>(scratch(size_t((to - from) * wide) * sizeof(float), kSlotSteps));
   const float *input = floats(a.input), *bias = floats(a.bias), *h0 = floats(a.h0), *c0 = floats(a.c0);
   float *output = written(a.output), *cells = written(a.cells), *gates = written(a.gates);
   each_step(a.steps, from, to, [&](int64_t t, int64_t known, int64_t active, int64_t before) {
     const int64_t start = a.steps.starts[t];
     auto rows = [&](int64_t first, int64_t last, const float* h, const float* c) {  // h and c: those of row 0
       if (first >= last) return;
-      multiply(h + first * size, last - first, sums, 0);
-      for (int64_t b = first; b < last; ++b) {
-        const int64_t at = start + b;
-        forward_row<kCell>({input + at * wide, sums + (b - first) * wide, h + b * size, past(c, b * size), bias,
-                            output + at * size, past(cells, at * size), past(gates, at * wide)},
-                           size);
-      }
+      multiply.template gated<G>(
+          h + first * size, last - first, size,
+          [&](int64_t row, const float* sums, int64_t s_step, int64_t j, int64_t columns) {
+            const int64_t b = first + row, at = start + b;
+            forward_row<kCell>(
+                {input + at * wide + j, sums, h + b * size + j, past(c, b * size + j), past(bias, j),
+                 output + at * size + j, past(cells, at * size + j), past(gates, at * wide + j), size, s_step},
+                columns);
+          });
     };
     rows(from, known, output + before * size, past(cells, before * size));
     rows(known, active, h0, c0);
@@ -239,6 +244,11 @@ template <class K> class LyingStep {
     e.alpha = 1;
     e.beta = beta;
     multiply_row_blocks<1>(LyingRows<1>{{a}, s_.k}, s_, packed_, n_, 0, rows, 0, s_.strips, StoreTile(e));
+  }
+  template <int64_t kGates, class F> void gated(const float* h, int64_t rows, int64_t size, const F& f) const {
+    auto* sums = static_cast<float*>(scratch(size_t(rows * n_) * sizeof(float), kSlotSteps));
+    (*this)(h, rows, sums, 0);
+    for (int64_t row = 0; row < rows; ++row) f(row, sums + row * n_, size, 0, size);
   }
 
  private:
