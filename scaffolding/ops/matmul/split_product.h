@@ -336,12 +336,11 @@ template <int kParts, int kHigh, int NV, bool kAll = false>
                                    const SplitUnit<kParts>* b, int64_t, float* c, int64_t c_row, const float* rest,
                                    int64_t rest_row, const char* ahead, int64_t ahead_step) {
   constexpr int kTurns = kHigh == 1 ? 1 : NV;
-  split_panel_and<kParts, kHigh, NV, kAll>(depth, a, rows, b, c, c_row, rest, rest_row,
-                                           [&]() __attribute__((always_inline)) {
-                                             for (int64_t at = 0; at < ahead_step / kTurns; at += 64)
-                                               __builtin_prefetch(ahead + at, 0, 2);
-                                             ahead += ahead_step / kTurns;
-                                           });
+  split_panel_and<kParts, kHigh, NV, kAll>(
+      depth, a, rows, b, c, c_row, rest, rest_row, [&]() __attribute__((always_inline)) {
+        for (int64_t at = 0; at < ahead_step / kTurns; at += 64) __builtin_prefetch(ahead + at, 0, 2);
+        ahead += ahead_step / kTurns;
+      });
 }
 
 template <int kParts> struct TileFor<MulSplit<kParts>, true> {

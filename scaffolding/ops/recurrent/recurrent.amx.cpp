@@ -34,22 +34,26 @@ template <class K> class TileStep {
       const int count = int(min64(rows - r0, kPanel));
       const Unit* panel = packed_panel(h + r0 * p_.k, count);
       const float* done = nullptr;  // the sums of the block before, and how much of them is used
-      int64_t done_block = 0, at = 0;
+      int64_t done_block = 0, at = 0, coming = turned_ ? blocks - 1 : 0;
+      for (int64_t row = 0; row < count; ++row)
+        for (int64_t half = 0; half < NR; half += L) f.fetch(r0 + row, coming * NR + half);
       auto some = [&]() __attribute__((always_inline)) {
         if (!done || at == 2 * count) return;
         const int64_t row = at / 2, half = at % 2 * L;
         ++at;
         f(r0 + row, done + row * kGates * NR + half, NR, done_block * NR + half, L);
+        f.fetch(r0 + row, coming * NR + half);
       };
       for (int64_t i = 0; i < blocks; ++i) {
         const int64_t block = turned_ ? blocks - 1 - i : i;
+        coming = block;
         float* const to = sums + i % 2 * kPanel * kGates * NR;
         for (int64_t g = 0; g < kGates; ++g) {
           auto run = [&](auto high) {
             for (int64_t d = 0; d < s_.blocks; ++d)
-              split_panel_and<kParts, high.value, 2, false>(
-                  s_.depth(d), panel + d * s_.block_units * count, count, packed_ + s_.offset(d, g * blocks + block),
-                  to + g * NR, kGates * NR, d ? to + g * NR : nullptr, kGates * NR, some);
+              split_panel_and<kParts, high.value, 2, false>(s_.depth(d), panel + d * s_.block_units * count, count,
+                                                            packed_ + s_.offset(d, g * blocks + block), to + g * NR,
+                                                            kGates * NR, d ? to + g * NR : nullptr, kGates * NR, some);
           };
           if (count > 16) run(std::integral_constant<int, 2>{});
           else run(std::integral_constant<int, 1>{});

@@ -8,7 +8,7 @@
 // Step<K> is that product, made of the packed weight; each thread has its own. Called with (a, rows, c, beta) it makes
 // c[rows, n] = a[rows, k] times the weight, plus beta * c, where beta is 0 or 1. Its gated<kGates>(h, rows, size, f)
 // multiplies too and calls f(row, sums, step, first, columns) for the columns of each row, when these are there: gate g's
-// are at sums + g * step.
+// are at sums + g * step. f.fetch(row, first) may be called some time before.
 #pragma once
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/backend/cpu/simd_rows.h"
@@ -102,25 +102,39 @@ template <RecurrentCell kCell> SF_INLINE void forward_row(const ForwardRow& r, i
       });
 }
 
+// What follows a step's product, of rows whose inputs begin at `at` and whose states of the step before are h and c.
+template <RecurrentCell kCell> struct ForwardGates {
+  const RecurrentForward& a;
+  int64_t at, size;
+  const float *h, *c;
+
+  SF_INLINE void operator()(int64_t row, const float* sums, int64_t s_step, int64_t j, int64_t columns) const {
+    const int64_t i = (at + row) * size + j, wide = (at + row) * kGates<kCell> * size + j;
+    forward_row<kCell>(
+        {floats(a.input) + wide, sums, h + row * size + j, past(c, row * size + j), past(floats(a.bias), j),
+         written(a.output) + i, past(written(a.cells), i), past(written(a.gates), wide), size, s_step},
+        columns);
+  }
+  // A line of each that will be read or written there: rows are pages apart, which no processor foresees.
+  SF_INLINE void fetch(int64_t row, int64_t j) const {
+    const int64_t i = (at + row) * size + j, wide = (at + row) * kGates<kCell> * size + j;
+    for (int64_t g = 0; g < kGates<kCell>; ++g) __builtin_prefetch(floats(a.input) + wide + g * size);
+    __builtin_prefetch(floats(a.output) + i, 1);
+    if (a.cells) __builtin_prefetch(floats(a.cells) + i, 1);
+  }
+};
+
 template <RecurrentCell kCell, class Step>
 void forward_sequences(const RecurrentForward& a, const Step& multiply, int64_t from, int64_t to) {
-  constexpr int64_t G = kGates<kCell>;
-  const int64_t size = a.weight.sizes[1], wide = G * size;
-  const float *input = floats(a.input), *bias = floats(a.bias), *h0 = floats(a.h0), *c0 = floats(a.c0);
-  float *output = written(a.output), *cells = written(a.cells), *gates = written(a.gates);
+  const int64_t size = a.weight.sizes[1];
+  const float *h0 = floats(a.h0), *c0 = floats(a.c0), *output = floats(a.output), *cells = floats(a.cells);
   each_step(a.steps, from, to, [&](int64_t t, int64_t known, int64_t active, int64_t before) {
     const int64_t start = a.steps.starts[t];
     auto rows = [&](int64_t first, int64_t last, const float* h, const float* c) {  // h and c: those of row 0
       if (first >= last) return;
-      multiply.template gated<G>(
-          h + first * size, last - first, size,
-          [&](int64_t row, const float* sums, int64_t s_step, int64_t j, int64_t columns) {
-            const int64_t b = first + row, at = start + b;
-            forward_row<kCell>(
-                {input + at * wide + j, sums, h + b * size + j, past(c, b * size + j), past(bias, j),
-                 output + at * size + j, past(cells, at * size + j), past(gates, at * wide + j), size, s_step},
-                columns);
-          });
+      h += first * size;
+      multiply.template gated<kGates<kCell>>(h, last - first, size,
+                                             ForwardGates<kCell>{a, start + first, size, h, past(c, first * size)});
     };
     rows(from, known, output + before * size, past(cells, before * size));
     rows(known, active, h0, c0);

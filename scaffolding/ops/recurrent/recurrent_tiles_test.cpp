@@ -18,7 +18,7 @@ struct Layer {
         reverse(reverse_),
         batch(batch_),
         size(size_),
-        gates(cell == RecurrentCell::Lstm ? 4
+        gates(cell == RecurrentCell::Lstm  ? 4
               : cell == RecurrentCell::Gru ? 3
                                            : 1),
         starts{0, batch, 2 * batch, 3 * batch - 3, 3 * batch - 2} {
@@ -40,11 +40,12 @@ Tensors run(const Layer& l, const KernelEntry& ahead, const KernelEntry& back) {
   const Tensor output = like(l.doutput), cells = gated ? like(l.doutput) : Tensor(),
                gates = gated ? like(l.input) : Tensor(), h_n = like(l.h0), c_n = l.is_lstm() ? like(l.c0) : Tensor();
   const Tensor c0 = l.is_lstm() ? l.c0 : Tensor(), dc_n = l.is_lstm() ? l.dc_n : Tensor();
-  test::call(ahead, RecurrentForward{l.steps(), l.input, l.weight, l.bias, l.h0, c0, output, cells, gates, h_n, c_n, 0});
+  test::call(ahead,
+             RecurrentForward{l.steps(), l.input, l.weight, l.bias, l.h0, c0, output, cells, gates, h_n, c_n, 0});
   const Tensor dinput = like(l.input), dhidden = l.cell == RecurrentCell::Gru ? like(l.input) : Tensor(),
                before = like(output), dh0 = like(l.h0), dc0 = l.is_lstm() ? like(l.c0) : Tensor();
-  test::call(back, RecurrentBackward{l.steps(), l.weight, l.h0, c0, output, cells, gates, l.doutput, l.dh_n, dc_n, dinput,
-                                   dhidden, before, dh0, dc0});
+  test::call(back, RecurrentBackward{l.steps(), l.weight, l.h0, c0, output, cells, gates, l.doutput, l.dh_n, dc_n,
+                                     dinput, dhidden, before, dh0, dc0});
   Tensors all{output, h_n, dinput, dh0, before};
   for (const Tensor& t : {c_n, dhidden, dc0})
     if (t) all.push_back(t);
