@@ -183,7 +183,8 @@ def main():
     quiet = contextlib.nullcontext() if options.verbose else contextlib.redirect_stdout(io.StringIO())
     with quiet:
         pytest.main(
-            ["-q", "-p", "no:cacheprovider", "--rootdir", str(options.checkout), "-W", "ignore", str(folder), *more],
+            ["-q", "--noconftest", "-p", "no:cacheprovider", "--rootdir", str(options.checkout), "-W", "ignore", str(folder),
+             *more],
             plugins=[report],
         )  # fmt: skip
     if not report.passed and not report.failed:

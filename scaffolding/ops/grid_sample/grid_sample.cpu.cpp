@@ -158,6 +158,96 @@ SF_INLINE vf gathered(const float* x, const int32_t* at) {
 SF_INLINE double gathered(const double* x, const int32_t* at) { return *at < 0 ? 0 : x[*at]; }
 
 #if defined(__AVX512F__)
+// The first and the second of 16 pairs; those past the last pair are zero.
+SF_INLINE void apart(const float* pairs, int count, vf& one, vf& two) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0),
+                odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+  const uint32_t there = count >= 16 ? ~0u : (1u << 2 * count) - 1;
+  const __m512 low = _mm512_maskz_loadu_ps(__mmask16(there), pairs),
+               high = _mm512_maskz_loadu_ps(__mmask16(there >> 16), pairs + 16);
+  one = (vf_raw)_mm512_permutex2var_ps(low, even, high);
+  two = (vf_raw)_mm512_permutex2var_ps(low, odd, high);
+}
+// Pixels `at` and those after them.
+SF_INLINE void neighbours(const float* x, __m512i at, __m512& one, __m512& two) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0),
+                odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+  const __m512 low = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_castsi512_si256(at), x, 4)),
+               high = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_extracti64x4_epi64(at, 1), x, 4));
+  one = _mm512_permutex2var_ps(low, even, high);
+  two = _mm512_permutex2var_ps(low, odd, high);
+}
+
+// Two taps along one dimension, of 16 places.
+struct TwoTaps {
+  vf weight[2];
+  __m512i at;          // the first pixel, which may be -1
+  __mmask16 there[2];  // which of both lie in the picture
+  template <GridSample::Padding P> SF_INLINE static TwoTaps of(const GridSample& g, int d, vf number) {
+    const float size = float(g.size[d]), end = size - 1;
+    const Side<vf> side{vf(end), vf(g.align_corners ? 0.f : -0.5f), vf(g.align_corners ? end : size),
+                        g.align_corners && g.size[d] == 1};
+    const vf far(float(1 << 30));
+    vf unused(0.f), c = fma(number, vf((g.align_corners ? end : size) / 2), vf(end / 2));
+    c = padded<P>(c, unused, side);
+    c = select((c < far) & (c > -far), c, vf(-100.f));  // NaN and infinities are outside
+    const vf first = floor(c), t = c - first;
+    const __m512i at = _mm512_cvttps_epi32((__m512)first.v), last = _mm512_set1_epi32(int(g.size[d]) - 1);
+    auto inside = [&](__m512i i) __attribute__((always_inline)) { return _mm512_cmple_epu32_mask(i, last); };
+    return {{vf(1.f) - t, t}, at, {inside(at), inside(_mm512_add_epi32(at, _mm512_set1_epi32(1)))}};
+  }
+};
+
+// Bilinear, of pictures at least two pixels wide with few channels: without tables of taps, which would be most of the
+// work, and plane after plane, one of which a cache holds. The same sums as by_pairs.
+constexpr int64_t kFewChannels = 8, kManyPlaces = 1 << 15;
+template <GridSample::Padding P> void bilinear(const GridSample& g, int64_t image, int64_t first, int64_t n) {
+  const __m512i one = _mm512_set1_epi32(1), width = _mm512_set1_epi32(int(g.size[0]));
+  const int64_t pixels = g.size[0] * g.size[1];
+  for (int64_t c = 0; c < g.channels; ++c) {
+    const float* plane = static_cast<const float*>(g.input) + (image * g.channels + c) * pixels;
+    float* out = static_cast<float*>(g.out) + (image * g.channels + c) * g.points + first;
+    const float* grid = static_cast<const float*>(g.grid) + (image * g.points + first) * 2;
+    for (int64_t i = 0; i < n; i += 16) {
+      const int count = n - i < 16 ? int(n - i) : 16;
+      vf numbers[2];
+      apart(grid + 2 * i, count, numbers[0], numbers[1]);
+      const TwoTaps x = TwoTaps::of<P>(g, 0, numbers[0]), y = TwoTaps::of<P>(g, 1, numbers[1]);
+      // A tap outside is left out of the pair that begins before it, or at the one after it.
+      __m512i from = _mm512_maskz_add_epi32(x.there[1], x.at, one);
+      from = _mm512_mask_sub_epi32(from, x.there[0], x.at, one);
+      from = _mm512_mask_mov_epi32(from, x.there[0] & x.there[1], x.at);
+      vf s(0.f);
+#pragma GCC unroll 2
+      for (int k = 0; k < 2; ++k) {
+        const __m512i row = k ? _mm512_add_epi32(y.at, one) : y.at;
+        __m512 left, right;
+        neighbours(plane, _mm512_add_epi32(from, _mm512_maskz_mullo_epi32(y.there[k], row, width)), left, right);
+        const __mmask16 l = x.there[0] & y.there[k], r = x.there[1] & y.there[k];
+        s = fma(x.weight[0] * y.weight[k], vf((vf_raw)_mm512_maskz_mov_ps(l, _mm512_mask_blend_ps(r, right, left))), s);
+        s = fma(x.weight[1] * y.weight[k], vf((vf_raw)_mm512_maskz_mov_ps(r, _mm512_mask_blend_ps(l, left, right))), s);
+      }
+      store_n(out + i, s, count);
+    }
+  }
+}
+inline bool by_bilinear(const GridSample& g) {
+  if (g.channels_last || g.size[0] < 2 || g.channels > kFewChannels) return false;
+  const int64_t blocks = (g.points + kManyPlaces - 1) / kManyPlaces;
+  parallel_for(g.n * blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = b % blocks * kManyPlaces, left = g.points - first,
+                    n = left < kManyPlaces ? left : kManyPlaces;
+      switch (g.padding) {
+        case GridSample::Zeros: bilinear<GridSample::Zeros>(g, b / blocks, first, n); break;
+        case GridSample::Border: bilinear<GridSample::Border>(g, b / blocks, first, n); break;
+        default: bilinear<GridSample::Reflection>(g, b / blocks, first, n);
+      }
+    }
+  });
+  return true;
+}
+
 // As by_planes, of pictures at least two pixels wide: two taps of a row that are neighbours come as one number of 64
 // bits. A tap outside is left out of the pair that begins before it, or at the one after it. False, with nothing done,
 // where taps are no neighbours: padding put them elsewhere.
@@ -176,8 +266,6 @@ template <int K> bool by_pairs(const GridSample& g, int64_t image, int64_t first
       _mm512_store_si512(at[k] + i, _mm512_mask_mov_epi32(from, l & r, a));
       left[k][i / 16] = l, right[k][i / 16] = r;
     }
-  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0),
-                odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
   int64_t pixels = g.size[0] * g.size[1] * g.size[2];
   for (int64_t c = 0; c < g.channels; ++c) {
     const float* x = static_cast<const float*>(g.input) + (image * g.channels + c) * pixels;
@@ -186,10 +274,8 @@ template <int K> bool by_pairs(const GridSample& g, int64_t image, int64_t first
       vf s(0.f);
 #pragma GCC unroll 8
       for (int k = 0; k < kPairs; ++k) {
-        const __m512i p = _mm512_load_si512(at[k] + i);
-        const __m512 low = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_castsi512_si256(p), x, 4)),
-                     high = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_extracti64x4_epi64(p, 1), x, 4));
-        const __m512 one = _mm512_permutex2var_ps(low, even, high), two = _mm512_permutex2var_ps(low, odd, high);
+        __m512 one, two;
+        neighbours(x, _mm512_load_si512(at[k] + i), one, two);
         const __mmask16 l = left[k][i / 16], r = right[k][i / 16];
         s = fma(load(t.weight[2 * k] + i), vf((vf_raw)_mm512_maskz_mov_ps(l, _mm512_mask_blend_ps(r, two, one))), s);
         s = fma(load(t.weight[2 * k + 1] + i), vf((vf_raw)_mm512_maskz_mov_ps(r, _mm512_mask_blend_ps(l, one, two))),
@@ -312,6 +398,10 @@ template <class F> SF_INLINE void each_block(const GridSample& g, const F& f) {
 
 template <class T, GridSample::Mode M, int D> void forward(const GridSample& g) {
   constexpr int K = kTaps<M, D>;
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float> && M == GridSample::Linear && D == 2)
+    if (by_bilinear(g)) return;
+#endif
   each_block(
       g, [&](int64_t image, int64_t first, int n) __attribute__((always_inline)) {
         Axis<T> a[D];
