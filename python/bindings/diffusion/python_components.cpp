@@ -237,8 +237,8 @@ class PythonScheduler final : public Scheduler {
     if (takes(timestep_parameters_, "device")) keywords["device"] = steal(device_object(o.device));
     if (o.timesteps) keywords["timesteps"] = *o.timesteps;
     else if (o.sigmas) keywords["sigmas"] = *o.sigmas;
-    else keywords["num_inference_steps"] = o.num_inference_steps.value();
-    get().attr("set_timesteps")(**keywords);
+    if (o.timesteps || o.sigmas) get().attr("set_timesteps")(**keywords);
+    else get().attr("set_timesteps")(o.num_inference_steps.value(), **keywords);  // as diffusers: of whatever name
     Tensor timesteps = nb::cast<Tensor>(get().attr("timesteps"));
     set_schedule(timesteps.to_vector(), timesteps.dtype(), o.device);
     begun_ = false;

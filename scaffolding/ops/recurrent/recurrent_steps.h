@@ -7,8 +7,8 @@
 //
 // Step<K> is that product, made of the packed weight; each thread has its own. Called with (a, rows, c, beta) it makes
 // c[rows, n] = a[rows, k] times the weight, plus beta * c, where beta is 0 or 1. Its gated<kGates>(h, rows, size, f)
-// multiplies too and calls f(row, sums, step, first, columns) for the columns of each row, when these are there: gate g's
-// are at sums + g * step. f.fetch(row, first) may be called some time before.
+// multiplies too and calls f(row, sums, step, first, columns) for the columns of each row, when these are there; those of
+// gate g are at sums + g * step. f.fetch(row, first) may be called some time before.
 #pragma once
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/backend/cpu/simd_rows.h"
@@ -54,8 +54,8 @@ template <class F> SF_INLINE void each_step(const RecurrentSteps& s, int64_t fro
   }
 }
 
-// ---- forward. Some columns of one row: x and s are the parts of its gates, `x_step` and `s_step` apart, h and c those of
-// the step before.
+// ---- forward. Some columns of one row: x and s are the parts of its gates, `x_step` and `s_step` apart, h and c those
+// of the step before.
 
 struct ForwardRow {
   const float *x, *s, *h, *c, *bias;

@@ -94,8 +94,8 @@ def test_a_sampler_without_a_config_cannot_be_saved(tmp_path):
     class Bare:
         timesteps = None
 
-        def set_timesteps(self, num_inference_steps, device=None):
-            self.timesteps = sf.arange(num_inference_steps)
+        def set_timesteps(self, steps, device=None):  # of another name than diffusers has
+            self.timesteps = sf.arange(steps)
 
         def step(self, model_output, timestep, sample):
             return (sample,)
