@@ -7,8 +7,8 @@
 //
 // Step<K> is that product, made of the packed weight; each thread has its own. Called with (a, rows, c, beta) it makes
 // c[rows, n] = a[rows, k] times the weight, plus beta * c, where beta is 0 or 1. Its gated<kGates>(h, rows, size, f)
-// multiplies too and calls f(row, sums, step, first, columns) for the columns of each row, when these are there; those of
-// gate g are at sums + g * step. f.fetch(row, first) may be called some time before.
+// multiplies too and calls f(row, sums, step, first, columns) for the columns of each row, when these are there; those
+// of gate g are at sums + g * step. f.fetch(row, first) may be called some time before.
 #pragma once
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/backend/cpu/simd_rows.h"
