@@ -27,7 +27,7 @@ template <class K> class TileStep {
   // The columns of all gates come in blocks, and the gates of one block are computed while tiles multiply the next.
   template <int64_t kGates, class F> void gated(const float* h, int64_t rows, int64_t size, const F& f) const {
     constexpr int64_t NR = kTileCols<K>, kPanel = K::kPanelRows, L = kVecLanes<K>;
-    if (size % NR != 0) return whole_rows<kGates>(h, rows, size, f);
+    if (size % NR != 0) return gated_by_rows(*this, h, rows, p_.n, size, f);
     const int64_t blocks = size / NR;
     auto* sums = static_cast<float*>(scratch(size_t(2 * kPanel * kGates * NR) * sizeof(float), kSlotSteps));
     for (int64_t r0 = 0; r0 < rows; r0 += kPanel) {
@@ -69,11 +69,6 @@ template <class K> class TileStep {
  private:
   static constexpr int kParts = int(sizeof(Unit) / 64);
 
-  template <int64_t kGates, class F> void whole_rows(const float* h, int64_t rows, int64_t size, const F& f) const {
-    auto* sums = static_cast<float*>(scratch(size_t(rows * p_.n) * sizeof(float), kSlotSteps));
-    (*this)(h, rows, sums, 0);
-    for (int64_t row = 0; row < rows; ++row) f(row, sums + row * p_.n, size, 0, size);
-  }
   const Unit* packed_panel(const float* a, int count) const {
     auto* panel = static_cast<Unit*>(scratch(size_t(K::kPanelRows * s_.units) * sizeof(Unit), kSlotA));
     pack<typename K::Left>(panel, count, a, p_.k, 1, count, p_.k);

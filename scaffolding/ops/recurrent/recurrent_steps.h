@@ -243,6 +243,14 @@ void backward_sequences(const RecurrentBackward& a, const Step& multiply, int64_
 
 // ---- the whole
 
+// gated() of a step that gives its product, n wide, whole.
+template <class Step, class F>
+void gated_by_rows(const Step& multiply, const float* h, int64_t rows, int64_t n, int64_t size, const F& f) {
+  auto* sums = static_cast<float*>(scratch(size_t(rows * n) * sizeof(float), kSlotSteps));
+  multiply(h, rows, sums, 0);
+  for (int64_t row = 0; row < rows; ++row) f(row, sums + row * n, size, 0, size);
+}
+
 // By multiply-adds, from where the rows lie.
 template <class K> class LyingStep {
  public:
@@ -260,9 +268,7 @@ template <class K> class LyingStep {
     multiply_row_blocks<1>(LyingRows<1>{{a}, s_.k}, s_, packed_, n_, 0, rows, 0, s_.strips, StoreTile(e));
   }
   template <int64_t kGates, class F> void gated(const float* h, int64_t rows, int64_t size, const F& f) const {
-    auto* sums = static_cast<float*>(scratch(size_t(rows * n_) * sizeof(float), kSlotSteps));
-    (*this)(h, rows, sums, 0);
-    for (int64_t row = 0; row < rows; ++row) f(row, sums + row * n_, size, 0, size);
+    gated_by_rows(*this, h, rows, n_, size, f);
   }
 
  private:
