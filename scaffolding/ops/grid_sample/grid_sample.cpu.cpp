@@ -43,6 +43,25 @@ template <GridSample::Padding P, class V> SF_INLINE V padded(V c, V& slope, cons
   }
   return c;
 }
+// From a grid's numbers to places along dimension d.
+template <class T> struct Scale {
+  using V = Vec<T>;
+  V factor, centre;
+  Side<V> side;
+  SF_INLINE Scale(const GridSample& g, int d)
+      : factor((g.align_corners ? T(g.size[d]) - 1 : T(g.size[d])) / 2),
+        centre((T(g.size[d]) - 1) / 2),
+        side{V(T(g.size[d]) - 1), V(g.align_corners ? T(0) : T(-0.5)),
+             V(g.align_corners ? T(g.size[d]) - 1 : T(g.size[d])), g.align_corners && g.size[d] == 1} {}
+  // kPadded: not of Cubic, whose pixels are padded one by one. Far outside instead of NaN and infinities.
+  template <GridSample::Padding P, bool kPadded> SF_INLINE V place(V number, V& slope) const {
+    const V far(T(1 << 30));
+    slope = factor;
+    V c = fma(number, factor, centre);
+    if constexpr (kPadded) c = padded<P>(c, slope, side);
+    return select((c < far) & (c > -far), c, V(T(-100)));
+  }
+};
 // A whole number as a pixel, -1 outside.
 template <class V> SF_INLINE V pixel(V c, V last) { return select((c >= V(0.0)) & (c <= last), c, V(-1.0)); }
 
@@ -55,14 +74,11 @@ void axis(const GridSample& g, int d, const T* grid, int n, Axis<T>& a) {
   int whole = (n + kVec<T> - 1) / kVec<T> * kVec<T>;
   for (int i = 0; i < n; ++i) numbers[i] = grid[i * D + d];
   for (int i = n; i < whole; ++i) numbers[i] = 0;
-  T size = T(g.size[d]), end = size - 1, half = (g.align_corners ? end : size) / 2;
-  Side<V> side{V(end), V(g.align_corners ? T(0) : T(-0.5)), V(g.align_corners ? end : size),
-               g.align_corners && g.size[d] == 1};
-  V scale(half), centre(end / 2), one(T(1)), far(T(1 << 30));
+  const Scale<T> scale(g, d);
+  const Side<V>& side = scale.side;
+  V one(T(1));
   for (int i = 0; i < whole; i += kVec<T>) {
-    V slope = scale, c = fma(load(numbers + i), scale, centre);
-    if constexpr (M != GridSample::Cubic) c = padded<P>(c, slope, side);
-    c = select((c < far) & (c > -far), c, V(T(-100)));  // NaN and infinities are outside
+    V slope, c = scale.template place<P, M != GridSample::Cubic>(load(numbers + i), slope);
     if constexpr (M == GridSample::Nearest) {
       store(at[0] + i, pixel(round(c), side.last));
       store(a.weight[0] + i, one);
@@ -158,24 +174,23 @@ SF_INLINE vf gathered(const float* x, const int32_t* at) {
 SF_INLINE double gathered(const double* x, const int32_t* at) { return *at < 0 ? 0 : x[*at]; }
 
 #if defined(__AVX512F__)
-// The first and the second of 16 pairs; those past the last pair are zero.
-SF_INLINE void apart(const float* pairs, int count, vf& one, vf& two) {
+// The first and the second of 16 pairs.
+SF_INLINE void apart(__m512 low, __m512 high, __m512& one, __m512& two) {
   const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0),
                 odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+  one = _mm512_permutex2var_ps(low, even, high);
+  two = _mm512_permutex2var_ps(low, odd, high);
+}
+// Of pairs side by side; those past the last one are zero.
+SF_INLINE void load_pairs(const float* pairs, int count, __m512& one, __m512& two) {
   const uint32_t there = count >= 16 ? ~0u : (1u << 2 * count) - 1;
-  const __m512 low = _mm512_maskz_loadu_ps(__mmask16(there), pairs),
-               high = _mm512_maskz_loadu_ps(__mmask16(there >> 16), pairs + 16);
-  one = (vf_raw)_mm512_permutex2var_ps(low, even, high);
-  two = (vf_raw)_mm512_permutex2var_ps(low, odd, high);
+  apart(_mm512_maskz_loadu_ps(__mmask16(there), pairs), _mm512_maskz_loadu_ps(__mmask16(there >> 16), pairs + 16), one,
+        two);
 }
 // Pixels `at` and those after them.
 SF_INLINE void neighbours(const float* x, __m512i at, __m512& one, __m512& two) {
-  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0),
-                odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-  const __m512 low = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_castsi512_si256(at), x, 4)),
-               high = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_extracti64x4_epi64(at, 1), x, 4));
-  one = _mm512_permutex2var_ps(low, even, high);
-  two = _mm512_permutex2var_ps(low, odd, high);
+  apart(_mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_castsi512_si256(at), x, 4)),
+        _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_extracti64x4_epi64(at, 1), x, 4)), one, two);
 }
 
 // Two taps along one dimension, of 16 places.
@@ -184,13 +199,7 @@ struct TwoTaps {
   __m512i at;          // the first pixel, which may be -1
   __mmask16 there[2];  // which of both lie in the picture
   template <GridSample::Padding P> SF_INLINE static TwoTaps of(const GridSample& g, int d, vf number) {
-    const float size = float(g.size[d]), end = size - 1;
-    const Side<vf> side{vf(end), vf(g.align_corners ? 0.f : -0.5f), vf(g.align_corners ? end : size),
-                        g.align_corners && g.size[d] == 1};
-    const vf far(float(1 << 30));
-    vf unused(0.f), c = fma(number, vf((g.align_corners ? end : size) / 2), vf(end / 2));
-    c = padded<P>(c, unused, side);
-    c = select((c < far) & (c > -far), c, vf(-100.f));  // NaN and infinities are outside
+    vf slope, c = Scale<float>(g, d).place<P, true>(number, slope);
     const vf first = floor(c), t = c - first;
     const __m512i at = _mm512_cvttps_epi32((__m512)first.v), last = _mm512_set1_epi32(int(g.size[d]) - 1);
     auto inside = [&](__m512i i) __attribute__((always_inline)) { return _mm512_cmple_epu32_mask(i, last); };
@@ -210,9 +219,9 @@ template <GridSample::Padding P> void bilinear(const GridSample& g, int64_t imag
     const float* grid = static_cast<const float*>(g.grid) + (image * g.points + first) * 2;
     for (int64_t i = 0; i < n; i += 16) {
       const int count = n - i < 16 ? int(n - i) : 16;
-      vf numbers[2];
-      apart(grid + 2 * i, count, numbers[0], numbers[1]);
-      const TwoTaps x = TwoTaps::of<P>(g, 0, numbers[0]), y = TwoTaps::of<P>(g, 1, numbers[1]);
+      __m512 across, down;
+      load_pairs(grid + 2 * i, count, across, down);
+      const TwoTaps x = TwoTaps::of<P>(g, 0, (vf_raw)across), y = TwoTaps::of<P>(g, 1, (vf_raw)down);
       // A tap outside is left out of the pair that begins before it, or at the one after it.
       __m512i from = _mm512_maskz_add_epi32(x.there[1], x.at, one);
       from = _mm512_mask_sub_epi32(from, x.there[0], x.at, one);
@@ -233,11 +242,12 @@ template <GridSample::Padding P> void bilinear(const GridSample& g, int64_t imag
 }
 inline bool by_bilinear(const GridSample& g) {
   if (g.channels_last || g.size[0] < 2 || g.channels > kFewChannels) return false;
-  const int64_t blocks = (g.points + kManyPlaces - 1) / kManyPlaces;
-  parallel_for(g.n * blocks, 1, [&](int64_t begin, int64_t end) {
+  // As many blocks as threads at least; each_block's grain.
+  const int64_t each = g.n * g.points / num_threads() / 16 * 16 + 16, places = each < kManyPlaces ? each : kManyPlaces,
+                blocks = (g.points + places - 1) / places, work = places * (g.channels + 8);
+  parallel_for(g.n * blocks, (1 << 15) / work + 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b % blocks * kManyPlaces, left = g.points - first,
-                    n = left < kManyPlaces ? left : kManyPlaces;
+      const int64_t first = b % blocks * places, left = g.points - first, n = left < places ? left : places;
       switch (g.padding) {
         case GridSample::Zeros: bilinear<GridSample::Zeros>(g, b / blocks, first, n); break;
         case GridSample::Border: bilinear<GridSample::Border>(g, b / blocks, first, n); break;
