@@ -18,8 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = ROOT / "python" / "scaffolding" / "torch_names.txt"
 ADVICE = pathlib.Path(__file__).parent / "torch_advice.txt"
 NAMESPACES = """torch torch.Tensor torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.nn.utils.rnn
-    torch.optim torch.optim.lr_scheduler torch.optim.swa_utils torch.utils.data torch.autograd torch.amp torch.cuda
-    torch.linalg torch.fft torch.distributed""".split()
+    torch.optim torch.optim.functional torch.optim.lr_scheduler torch.optim.swa_utils torch.utils.data torch.autograd
+    torch.amp torch.cuda torch.linalg torch.fft torch.distributed""".split()
 # What modules import for themselves, and what is not meant for users.
 NOT_NAMES = set(
     """BroadcastingList1 BroadcastingList2 BroadcastingList3 Callable DType Optional TYPE_CHECKING assert_int_or_pair

@@ -6,6 +6,7 @@
 
 #include "python/bindings/core/bind_arguments.h"
 #include "scaffolding/autograd/node.h"
+#include "scaffolding/autograd/tape.h"
 #include "scaffolding/optim/optim.h"
 
 namespace sf::py {
@@ -157,9 +158,54 @@ template <class Rule> void step(nb::handle state, nb::handle group) {
   }
 }
 
+// optim.functional: one step of lists of tensors. state is {slot: a list of tensors or None, one for each param}; what
+// the rule keeps in another form (float32 behind 16-bit statistics) is written back to the caller's tensors, what was
+// None is put into the list.
+template <class Rule> void apply(nb::list params, nb::list grads, nb::dict state, nb::handle group) {
+  const Names& names = names_of<Rule>();
+  Rule rule = read_options<Rule>(group);
+  rule.check();
+  std::vector<Update> updates(nb::len(params));
+  std::vector<std::array<Tensor, optim::kMaxSlots>> given(updates.size());
+  std::array<PyObject*, optim::kMaxSlots> lists{};
+  for (size_t s = 0; s < names.slots.size(); ++s) {
+    lists[s] = PyDict_GetItemWithError(state.ptr(), names.slots[s]);
+    if (!lists[s] && PyErr_Occurred()) throw_python_error();
+  }
+  int64_t elements = 0;
+  for (size_t i = 0; i < updates.size(); ++i) {
+    Update& u = updates[i];
+    auto read = [&](PyObject* o, const char* name) {
+      if (!is_tensor(o)) wrong_argument(Rule::kName, name, "a list of tensors", o);
+      return tensor_of(o);
+    };
+    u.param = read(PyList_GET_ITEM(params.ptr(), Py_ssize_t(i)), "params");
+    u.grad = read(PyList_GET_ITEM(grads.ptr(), Py_ssize_t(i)), "grads");
+    elements += u.param.numel();
+    for (size_t s = 0; s < names.slots.size(); ++s)
+      if (PyObject* o = lists[s] ? PyList_GET_ITEM(lists[s], Py_ssize_t(i)) : Py_None; o != Py_None)
+        given[i][s] = u.slots[s] = read(o, Rule::kSlots[s]);
+  }
+  {
+    MaybeRelease release(elements > kReleaseAbove);
+    rule.step(updates);
+    autograd::NoGrad off;
+    for (size_t i = 0; i < updates.size(); ++i)
+      for (size_t s = 0; s < names.slots.size(); ++s)
+        if (given[i][s] && !updates[i].slots[s].is_same(given[i][s])) given[i][s].copy_(updates[i].slots[s]);
+  }
+  for (size_t i = 0; i < updates.size(); ++i)
+    for (size_t s = 0; s < names.slots.size(); ++s)
+      if (lists[s] && !given[i][s] && updates[i].slots[s] &&
+          PyList_SetItem(lists[s], Py_ssize_t(i), wrap(updates[i].slots[s])) < 0)
+        throw_python_error();
+}
+
 template <class Rule> void bind_rule(nb::module_& m) {
   std::string name = Rule::kName;
   m.def(("_" + name + "_step").c_str(), &step<Rule>, nb::arg("state"), nb::arg("group"));
+  m.def(("_" + name + "_apply").c_str(), &apply<Rule>, nb::arg("params"), nb::arg("grads"), nb::arg("state"),
+        nb::arg("group"));
   m.def(("_" + name + "_check").c_str(), [](nb::handle group) { read_options<Rule>(group).check(); });
   if constexpr (requires(Rule r) { r.settings_there; })
     m.def(("_" + name + "_write_settings").c_str(), [](optim::DeviceSettings& there, nb::handle group) {

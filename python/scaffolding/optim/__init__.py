@@ -12,5 +12,5 @@ from .ema import EMAModel
 _LATER = {
     name: name.lower()
     for name in ("ASGD", "Adadelta", "Adagrad", "Adamax", "LBFGS", "Lion", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop")
-} | {"swa_utils": None}
+} | {"swa_utils": None, "functional": None, "swap_in_optimizer_params_and_state": "swap_in"}
 __getattr__, __dir__ = later(__name__, _LATER)

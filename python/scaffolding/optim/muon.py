@@ -70,20 +70,28 @@ class Muon(Optimizer):
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            lr, momentum = float(group["lr"]), group["momentum"]
             for p in group["params"]:
                 if p.grad is None:
                     continue
                 state = self.state[p]
                 if "momentum_buffer" not in state:
                     state["momentum_buffer"] = _core.zeros_like(p.grad)
-                buffer = state["momentum_buffer"]
-                buffer.lerp_(p.grad, 1 - momentum)
-                update = p.grad.lerp(buffer, momentum) if group["nesterov"] else buffer
-                update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
-                p.mul_(1 - lr * group["weight_decay"])
-                p.add_(update.to(p.dtype), alpha=-lr * _adjustment(group["adjust_lr_fn"], *p.shape))
+                options = {name: value for name, value in group.items() if name in self.defaults}
+                step_of_matrix(p, p.grad, state["momentum_buffer"], **options)
         return loss
+
+
+@no_grad()
+def step_of_matrix(
+    p, grad, buffer, *, lr, weight_decay, momentum, nesterov, ns_coefficients, ns_steps, eps, adjust_lr_fn
+):
+    """Muon's step of one parameter of two dimensions; p and the momentum's buffer change in place."""
+    lr = float(lr)
+    buffer.lerp_(grad, 1 - momentum)
+    update = grad.lerp(buffer, momentum) if nesterov else buffer
+    update = _orthogonal(update, ns_coefficients, ns_steps, eps)
+    p.mul_(1 - lr * weight_decay)
+    p.add_(update.to(p.dtype), alpha=-lr * _adjustment(adjust_lr_fn, *p.shape))
 
 
 def _adjustment(name, rows, columns):
