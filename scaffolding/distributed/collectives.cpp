@@ -52,14 +52,36 @@ WorkPtr ProcessGroup::all_reduce(const Tensor& t, ReduceOp op, bool async_op) {
   check_defined("all_reduce", "tensor", t);
   check_reduction("all_reduce", op, t.dtype());
   if (auto* gpus = device("all_reduce", t)) return gpus->all_reduce(t, op, async_op);
-  Tensor values = dense("all_reduce", t);
-  auto body = [this, t, values, op](uint32_t tag, Deadline deadline) {
+  return all_reduce_here({"all_reduce", t, op}, {t}, op, async_op);
+}
+
+WorkPtr ProcessGroup::all_reduce_coalesced(const std::vector<Tensor>& list, ReduceOp op, bool async_op) {
+  const char* name = "all_reduce_coalesced";
+  SF_CHECK(!list.empty(), name, ": needs at least one tensor");
+  for (const Tensor& t : list) {
+    check_defined(name, "tensor", t);
+    SF_CHECK(t.dtype() == list[0].dtype() && t.device() == list[0].device(), name,
+             ": all tensors must have one dtype and device, got ", list[0].dtype(), " on ", list[0].device(), " and ",
+             t.dtype(), " on ", t.device());
+  }
+  check_reduction(name, op, list[0].dtype());
+  WorkPtr work;
+  for (size_t i = 0; i < list.size(); ++i)  // one after the other on the group's stream
+    if (auto* gpus = device(name, list[i])) work = gpus->all_reduce(list[i], op, async_op && i + 1 == list.size());
+  return work ? work : all_reduce_here({name, list, op}, list, op, async_op);
+}
+
+WorkPtr ProcessGroup::all_reduce_here(const Call& call, const std::vector<Tensor>& list, ReduceOp op, bool async_op) {
+  std::vector<Tensor> values;
+  for (const Tensor& t : list) values.push_back(dense(call.name, t));
+  auto body = [this, list, values, op](uint32_t tag, Deadline deadline) {
     if (!state_->engine || backend() == "fake") return;
-    tree_all_reduce({*state_->engine, state_->memory, rank(), size(), t.dtype(), op, tag, deadline}, values.data_ptr(),
-                    size_t(values.numel()));
-    put_back(t, values);
+    std::vector<Piece> pieces;
+    for (const Tensor& v : values) pieces.push_back({bytes_of(v), size_t(v.numel())});
+    tree_all_reduce({*state_->engine, state_->memory, rank(), size(), list[0].dtype(), op, tag, deadline}, pieces);
+    for (size_t i = 0; i < list.size(); ++i) put_back(list[i], values[i]);
   };
-  return run({"all_reduce", t, op}, body, async_op);
+  return run(call, body, async_op);
 }
 
 WorkPtr ProcessGroup::reduce(const Tensor& t, int root, ReduceOp op, bool async_op) {

@@ -57,6 +57,8 @@ class ProcessGroup {
   // Roots and peers are ranks of this group. With async_op the tensors are the group's until the work has been waited
   // for. All processes end with the same bits; sums are those of a binary tree over the ranks (reduction.h).
   WorkPtr all_reduce(const Tensor& t, ReduceOp op = ReduceOp::SUM, bool async_op = false);  // in place
+  // The same of several tensors of one dtype and device, which travel together from where each of them lies.
+  WorkPtr all_reduce_coalesced(const std::vector<Tensor>& list, ReduceOp op = ReduceOp::SUM, bool async_op = false);
   WorkPtr reduce(const Tensor& t, int root, ReduceOp op = ReduceOp::SUM, bool async_op = false);
   WorkPtr broadcast(const Tensor& t, int root, bool async_op = false);  // into t of every process but the root
   // into[i] becomes t of rank i; sizes and dtypes are those of t
@@ -98,6 +100,7 @@ class ProcessGroup {
   struct State;
   using Body = std::function<void(uint32_t tag, Deadline deadline)>;
   WorkPtr run(const Call& call, Body body, bool async_op);
+  WorkPtr all_reduce_here(const Call& call, const std::vector<Tensor>& list, ReduceOp op, bool async_op);
   DeviceGroup* device(const char* op, const Tensor& t);
   Tensor dense(const char* op, const Tensor& t) const;
   void check_rank(const char* op, const char* what, int rank) const;

@@ -16,6 +16,8 @@ namespace sf::distributed {
 struct ProcessGroup::Call {
   char name[32] = {};
   int64_t count = 0, dtype = -1, root = -1, op = -1;
+  int64_t tensors = 1;
+  uint64_t sizes = 0;  // a hash of those of several tensors
 
   Call() = default;
   explicit Call(const char* call) { std::strncpy(name, call, sizeof name - 1); }
@@ -23,11 +25,19 @@ struct ProcessGroup::Call {
     count = t.numel(), dtype = int64_t(t.dtype()), root = root_;
   }
   Call(const char* call, const Tensor& t, ReduceOp op_, int root_ = -1) : Call(call, t, root_) { op = int64_t(op_); }
+  Call(const char* call, const std::vector<Tensor>& list, ReduceOp op_) : Call(call, list[0], op_) {
+    tensors = int64_t(list.size()), count = 0;
+    for (const Tensor& t : list) {
+      count += t.numel();
+      sizes = (sizes ^ uint64_t(t.numel())) * 0x9E3779B97F4A7C15;
+    }
+  }
   bool same(const Call& o) const { return !std::memcmp(this, &o, sizeof o); }
   std::string text() const {
     Message m;
     m << name;
     if (dtype >= 0 && dtype < kNumDTypes) m << " of " << count << " " << DType(dtype);
+    if (tensors != 1) m << " in " << tensors << " tensors, whose sizes have the hash " << sizes % 1000000;
     if (op >= 0 && op <= int64_t(ReduceOp::BXOR)) m << " by ReduceOp." << distributed::name(ReduceOp(op));
     if (root >= 0) m << " with root " << root;
     return m.str();

@@ -61,6 +61,43 @@ TEST(ProcessGroup, AddsInOneTreeOverTheRanks) {
   }));
 }
 
+TEST(ProcessGroup, SeveralTensorsAreReducedAsOne) {
+  const std::vector<int64_t> sizes = {5, 0, 400000, 1, 1, 300001, 170000, 3};  // parts begin and end within some
+  for (int size : {1, 2, 3, 4})
+    expect_none(together(size, [&](ProcessGroup& g) {
+      std::vector<Tensor> list;
+      int64_t total = 0;
+      for (int64_t n : sizes) {
+        list.push_back(empty({n}, kFloat32));
+        for (int64_t i = 0; i < n; ++i) list.back().data<float>()[i] = 0.1f * float((total + i) % 1237 + g.rank());
+        total += n;
+      }
+      Tensor whole = empty({total}, kFloat32);
+      int64_t at = 0;
+      for (const Tensor& t : list) whole.narrow(0, at, t.numel()).copy_(t), at += t.numel();
+      list.insert(list.begin() + 3, full({6, 8}, g.rank(), kFloat32).narrow(1, 2, 4));  // not of one piece
+      g.all_reduce(whole);
+      g.all_reduce_coalesced(list);
+      EXPECT_EQ(list[3].to_vector(), std::vector<double>(24, size * (size - 1) / 2));
+      list.erase(list.begin() + 3);
+      at = 0;
+      for (const Tensor& t : list) {
+        ASSERT_EQ(t.to_vector(), whole.narrow(0, at, t.numel()).to_vector());
+        at += t.numel();
+      }
+      SF_EXPECT_ERROR(ValueError, "needs at least one tensor", g.all_reduce_coalesced({}));
+      SF_EXPECT_ERROR(ValueError, "all tensors must have one dtype and device, got float32 on cpu and int32",
+                      g.all_reduce_coalesced({whole, full({1}, 1, kInt32)}));
+    }));
+  auto errors = together(2, [](ProcessGroup& g) {
+    g.all_reduce_coalesced({full({2 + g.rank()}, 1, kFloat32), full({2 - g.rank()}, 1, kFloat32)});
+  });
+  for (auto& e : errors)
+    EXPECT_NE(e.find("rank 0 makes all_reduce_coalesced of 4 float32 in 2 tensors, whose sizes have the hash "),
+              std::string::npos)
+        << e;
+}
+
 TEST(ProcessGroup, EveryReductionAndDtype) {
   expect_none(together(3, [](ProcessGroup& g) {
     int r = g.rank();

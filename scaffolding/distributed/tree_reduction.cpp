@@ -18,27 +18,67 @@ size_t segment_of(int size) {
 
 using Transfers = std::vector<std::unique_ptr<Transfer>>;
 
+// Pieces as if they lay one after the other.
+class Numbers {
+ public:
+  Numbers(std::span<const Piece> pieces, size_t item) : item_(item) {
+    for (const Piece& p : pieces) {
+      if (p.count == 0) continue;
+      runs_.push_back({count_, p.count, p.data});
+      count_ += p.count;
+    }
+  }
+  size_t count() const { return count_; }
+  // f(address, how many, how many of the n came before) for the runs of memory that hold [first, first + n).
+  template <class F> void each_run(size_t first, size_t n, F f) const {
+    auto after = [](size_t at, const Run& r) { return at < r.first; };
+    auto run = std::upper_bound(runs_.begin(), runs_.end(), first, after);
+    for (size_t done = 0; done < n; ++run) {
+      const Run& r = run[-1];
+      size_t at = first + done - r.first, some = std::min(r.count - at, n - done);
+      f(r.data + at * item_, some, done);
+      done += some;
+    }
+  }
+
+ private:
+  struct Run {
+    size_t first, count;
+    char* data;
+  };
+  std::vector<Run> runs_;
+  size_t item_, count_ = 0;
+};
+
+enum class Sums { Everywhere, AtRoot, Here };
+
 class TreeReduction {
  public:
-  enum class Sums { Everywhere, AtRoot, Here };
-
-  // Part p of the numbers is that of process p: [p * part, (p + 1) * part), the last ones shorter or empty.
-  TreeReduction(const TreeCall& call, const char* in, char* out, size_t count, size_t part, Sums sums, int root)
+  // Part p of the numbers is that of process p: [p * part, (p + 1) * part), the last ones shorter or empty. Sums take
+  // the place of what came, but for those of Here, of `part` numbers, and of processes that are not the root.
+  TreeReduction(const TreeCall& call, const Numbers& all, size_t part, Sums sums, int root = 0, void* here = nullptr)
       : call_(call),
-        in_(in),
-        out_(out),
+        all_(all),
         item_(size_of(call.dtype)),
-        count_(count),
         part_(part),
         sums_(sums),
         root_(root),
         segment_(segment_of(call.size) / item_),
         segments_((part + segment_ - 1) / segment_),
+        totals_(all),
         leaving_(segments_) {
-    size_t bytes = std::min(segment_, part_) * item_, others = bytes * size_t(call.size - 1);
+    size_t others = std::min(segment_, part_) * item_ * size_t(call.size - 1);
     scratch_[0] = call.memory.get(2 * others);
     scratch_[1] = scratch_[0] + others;
-    if (sums_ == Sums::AtRoot && call.rank != root_) own_ = std::make_unique_for_overwrite<char[]>(bytes * segments_);
+    if (sums_ == Sums::AtRoot && call.rank != root_) {
+      kept_ = std::make_unique_for_overwrite<char[]>(part_ * item_);
+      here = kept_.get();
+    }
+    if (here) {
+      const Piece own{static_cast<char*>(here), part_};
+      totals_ = Numbers({&own, 1}, item_);
+      totals_begin_ = size_t(call.rank) * part_;
+    }
   }
 
   void run() {
@@ -54,19 +94,18 @@ class TreeReduction {
   }
 
  private:
-  size_t first(int p, size_t k) const { return std::min(size_t(p) * part_ + k * segment_, count_); }
+  size_t first(int p, size_t k) const { return std::min(size_t(p) * part_ + k * segment_, all_.count()); }
   size_t length(int p, size_t k) const {
-    size_t end = std::min({size_t(p + 1) * part_, size_t(p) * part_ + (k + 1) * segment_, count_});
+    size_t end = std::min({size_t(p + 1) * part_, size_t(p) * part_ + (k + 1) * segment_, all_.count()});
     return end > first(p, k) ? end - first(p, k) : 0;
   }
   char* scratch(int p, size_t k) {
     size_t slot = size_t(p < call_.rank ? p : p - 1);
     return scratch_[k % 2] + slot * std::min(segment_, part_) * item_;
   }
-  char* sum(size_t k) {  // where this process adds up its segment
-    if (sums_ == Sums::Here) return out_ + k * segment_ * item_;
-    if (own_) return own_.get() + k * segment_ * item_;
-    return out_ + first(call_.rank, k) * item_;
+  // As Numbers::each_run, for where this process adds up n numbers of its segment, from one of them on.
+  template <class F> void each_total(size_t k, size_t from, size_t n, F f) {
+    totals_.each_run(first(call_.rank, k) + from - totals_begin_, n, f);
   }
   template <class F> void each_other(F f) {  // beginning with the next one, so that not all talk to the same
     for (int i = 1; i < call_.size; ++i) f((call_.rank + i) % call_.size);
@@ -80,33 +119,42 @@ class TreeReduction {
   // thread, and this one is free to add.
   void give(size_t k) {
     each_other([&](int p) {
-      if (size_t n = length(p, k))
-        leaving_[k].push_back(call_.engine.send(in_ + first(p, k) * item_, n * item_, p, call_.tag));
+      all_.each_run(first(p, k), length(p, k), [&](const char* at, size_t n, size_t) {
+        leaving_[k].push_back(call_.engine.send(at, n * item_, p, call_.tag));
+      });
     });
   }
   void collect(size_t k) {
-    size_t mine = length(call_.rank, k);
-    if (mine > 0)
-      each_other(
-          [&](int p) { arriving_[k % 2].push_back(call_.engine.receive(scratch(p, k), mine * item_, p, call_.tag)); });
+    each_other([&](int p) {
+      char* into = scratch(p, k);
+      // In the pieces in which it is sent.
+      all_.each_run(first(call_.rank, k), length(call_.rank, k), [&](const char*, size_t n, size_t before) {
+        arriving_[k % 2].push_back(call_.engine.receive(into + before * item_, n * item_, p, call_.tag));
+      });
+    });
   }
   void add(size_t k) {
     settle(arriving_[k % 2]);
-    if (size_t mine = length(call_.rank, k)) {
-      std::vector<const void*> all;
-      for (int p = 0; p < call_.size; ++p) all.push_back(p == call_.rank ? in_ + first(p, k) * item_ : scratch(p, k));
-      reduce(sum(k), all, mine, call_.dtype, call_.op, call_.size);
-    }
+    all_.each_run(first(call_.rank, k), length(call_.rank, k), [&](const char* at, size_t n, size_t before) {
+      each_total(k, before, n, [&](char* total, size_t some, size_t more) {
+        std::vector<const void*> all;
+        for (int p = 0; p < call_.size; ++p)
+          all.push_back(p == call_.rank ? at + more * item_ : scratch(p, k) + (before + more) * item_);
+        reduce(total, all, some, call_.dtype, call_.op, call_.size);
+      });
+    });
     settle(leaving_[k]);
   }
   void share(size_t k) {
     auto sends = [&](int p) {
-      if (size_t n = length(call_.rank, k))
-        shared_[k % 2].push_back(call_.engine.send(sum(k), n * item_, p, call_.tag + 1));
+      each_total(k, 0, length(call_.rank, k), [&](const char* at, size_t n, size_t) {
+        shared_[k % 2].push_back(call_.engine.send(at, n * item_, p, call_.tag + 1));
+      });
     };
     auto receives = [&](int p) {
-      if (size_t n = length(p, k))
-        shared_[k % 2].push_back(call_.engine.receive(out_ + first(p, k) * item_, n * item_, p, call_.tag + 1));
+      all_.each_run(first(p, k), length(p, k), [&](char* at, size_t n, size_t) {
+        shared_[k % 2].push_back(call_.engine.receive(at, n * item_, p, call_.tag + 1));
+      });
     };
     if (sums_ == Sums::Everywhere) each_other(sends), each_other(receives);  // offered first, as in give()
     if (sums_ == Sums::AtRoot && call_.rank == root_) each_other(receives);
@@ -114,14 +162,15 @@ class TreeReduction {
   }
 
   const TreeCall& call_;
-  const char* in_;
-  char* out_;
-  size_t item_, count_, part_;
+  Numbers all_;
+  size_t item_, part_;
   Sums sums_;
   int root_;
   size_t segment_, segments_;
-  char* scratch_[2];             // what comes of the others, of one segment and the next
-  std::unique_ptr<char[]> own_;  // sums of this part on their way to the root
+  Numbers totals_;
+  size_t totals_begin_ = 0;       // which number the first of totals_ is
+  std::unique_ptr<char[]> kept_;  // totals on their way to the root
+  char* scratch_[2];              // what comes of the others, of one segment and the next
   std::vector<Transfers> leaving_;
   Transfers arriving_[2], shared_[2];
 };
@@ -130,20 +179,22 @@ size_t part_of(size_t count, int size) { return (count + size_t(size) - 1) / siz
 
 }  // namespace
 
-void tree_all_reduce(const TreeCall& call, void* data, size_t count) {
-  auto* at = static_cast<char*>(data);
-  TreeReduction(call, at, at, count, part_of(count, call.size), TreeReduction::Sums::Everywhere, 0).run();
+void tree_all_reduce(const TreeCall& call, std::span<const Piece> pieces) {
+  Numbers all(pieces, size_of(call.dtype));
+  TreeReduction(call, all, part_of(all.count(), call.size), Sums::Everywhere).run();
 }
 
 void tree_reduce(const TreeCall& call, void* data, size_t count, int root) {
-  auto* at = static_cast<char*>(data);
-  TreeReduction(call, at, at, count, part_of(count, call.size), TreeReduction::Sums::AtRoot, root).run();
+  const Piece one{static_cast<char*>(data), count};
+  Numbers all({&one, 1}, size_of(call.dtype));
+  TreeReduction(call, all, part_of(count, call.size), Sums::AtRoot, root).run();
 }
 
 void tree_reduce_scatter(const TreeCall& call, const void* in, void* out, size_t count) {
-  TreeReduction(call, static_cast<const char*>(in), static_cast<char*>(out), count * size_t(call.size), count,
-                TreeReduction::Sums::Here, 0)
-      .run();
+  auto* from = static_cast<char*>(const_cast<void*>(in));  // nothing is written there
+  const Piece one{from, count * size_t(call.size)};
+  Numbers all({&one, 1}, size_of(call.dtype));
+  TreeReduction(call, all, count, Sums::Here, 0, out).run();
 }
 
 }  // namespace sf::distributed

@@ -3,6 +3,7 @@
 // process_group.cpp.
 #pragma once
 #include <memory>
+#include <span>
 
 #include "scaffolding/distributed/engine.h"
 #include "scaffolding/distributed/reduction.h"
@@ -33,8 +34,14 @@ struct TreeCall {
   Deadline deadline;
 };
 
-// In place, in every process.
-void tree_all_reduce(const TreeCall& call, void* data, size_t count);
+// Numbers that lie in one piece of memory.
+struct Piece {
+  char* data;
+  size_t count;
+};
+
+// In place, in every process; pieces are of the same sizes in all, and taken one after the other.
+void tree_all_reduce(const TreeCall& call, std::span<const Piece> pieces);
 // Into the root's data; that of the others stays.
 void tree_reduce(const TreeCall& call, void* data, size_t count, int root);
 // in: size * count numbers; out: of part `rank` of them.

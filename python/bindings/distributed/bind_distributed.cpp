@@ -127,6 +127,7 @@ void bind_group(nb::module_& m) {
              return nb::make_tuple(c.calls, c.bytes);
            })
       .def("_all_reduce", &ProcessGroup::all_reduce, free)
+      .def("_all_reduce_coalesced", &ProcessGroup::all_reduce_coalesced, free)
       .def("_reduce", &ProcessGroup::reduce, free)
       .def("_broadcast", &ProcessGroup::broadcast, free)
       .def("_all_gather", &ProcessGroup::all_gather, free)

@@ -12,6 +12,7 @@ from ._calls import (
     all_gather,
     all_gather_into_tensor,
     all_reduce,
+    all_reduce_coalesced,
     all_to_all,
     all_to_all_single,
     barrier,

@@ -37,6 +37,16 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     return _given("all_reduce", _group("all_reduce", group)._all_reduce(tensor, op, async_op), async_op)
 
 
+def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
+    """all_reduce of several tensors of one dtype and device, which on CPUs travel together from where they lie.
+
+    Their number and sizes are the same in every process."""
+    if _is_outside(group):
+        return None
+    g = _group("all_reduce_coalesced", group)
+    return _given("all_reduce_coalesced", g._all_reduce_coalesced(list(tensors), op, async_op), async_op)
+
+
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
     """Puts the tensors of all processes together in that of dst."""
     if _is_outside(group):

@@ -13,8 +13,8 @@ from scaffolding import distributed as dist, nn
 from scaffolding.nn.parallel import DistributedDataParallel
 
 sf.set_num_threads(1)
-if "SF_TEST_ALONE" in os.environ:  # every gradient travels from where it lies, as large ones do
-    nn.parallel.distributed.ALONE_BYTES = 1
+if "SF_TEST_IN_PLACE" in os.environ:  # every gradient travels from where it lies, as large ones do
+    nn.parallel.distributed.IN_PLACE_BYTES = 1
 
 
 def net(seed=3):

@@ -22,6 +22,9 @@ def test_every_call():
         t = sf.ones(3) * r
         work = dist.all_reduce(t, async_op=True)
         assert work.wait() and work.is_completed() and t.tolist() == [6, 6, 6]
+        several = [sf.full((n,), float(r + n)) for n in (3, 0, 500001, 7)] + [sf.ones(4, 6).t() * r]
+        dist.all_reduce_coalesced(several, dist.ReduceOp.AVG)
+        assert [{x for x in t.flatten().tolist()} for t in several] == [{4.5}, set(), {500002.5}, {8.5}, {1.5}]
         dist.reduce(t := sf.tensor([r]), 2, dist.ReduceOp.MAX)
         assert t.item() == (3 if r == 2 else r)
         out = sf.zeros(4, 2, dtype=sf.bfloat16)

@@ -4,10 +4,10 @@ import pytest
 from processes import together
 
 
-@pytest.fixture(autouse=True, params=["in buckets", "alone"])
+@pytest.fixture(autouse=True, params=["copied", "in place"])
 def how_gradients_travel(request, monkeypatch):
-    if request.param == "alone":
-        monkeypatch.setenv("SF_TEST_ALONE", "1")
+    if request.param == "in place":
+        monkeypatch.setenv("SF_TEST_IN_PLACE", "1")
 
 
 def test_hooks_see_what_this_process_adds():

@@ -58,6 +58,8 @@ class Parts:
         at_start = [b.detach().clone() for b in buffers]
         after_first = None
         self.held = {bucket: {} for bucket in ddp._buckets}
+        for bucket in ddp._buckets:
+            bucket.begin(whole=True)
         for i in range(self.own):
             part = self.first + i
             self.last = i + 1 == self.own

@@ -9,7 +9,7 @@ from ...distributed._futures import future_of
 from ...distributed._objects import all_gather_object
 from ...distributed.algorithms.join import Join, Joinable, JoinHook
 from ..module import Module
-from ._buckets import ALONE_BYTES, GradBucket, in_buckets
+from ._buckets import IN_PLACE_BYTES, GradBucket, in_buckets
 from ._parts import Parts
 
 _FIRST_BUCKET_BYTES = 1 << 20
@@ -76,7 +76,7 @@ class DistributedDataParallel(Module, Joinable):
         self._set_buckets(list(reversed(trained)))
         self._arrived = []  # names, of the first backward, until the buckets are in its order
         self._ordered = False
-        self._comm_hook = None
+        self._comm_hook, self._hook = None, None  # registered, and that of this backward
         self._armed = False  # a forward has been, whose backward is to be reduced
         self._finishing = False  # the end of this backward has been asked for
         self._unused = set()  # that a forward has not used
@@ -91,8 +91,8 @@ class DistributedDataParallel(Module, Joinable):
                 p.register_post_accumulate_grad_hook(lambda _, name=name: self._came(name))
 
     def _set_buckets(self, parameters):
-        alone = None if self.gradient_as_bucket_view else ALONE_BYTES
-        self._buckets = in_buckets(parameters, self._cap, self._first_cap, alone)
+        in_place_from = None if self.gradient_as_bucket_view else IN_PLACE_BYTES
+        self._buckets = in_buckets(parameters, self._cap, self._first_cap, in_place_from)
         self._bucket_of = {name: bucket for bucket in self._buckets for name in bucket.names}
         # of the buckets, in their order, the first that is not under way; all are: no backward is
         self._next = len(self._buckets)
@@ -187,10 +187,9 @@ class DistributedDataParallel(Module, Joinable):
             )
 
     def _begin(self):
+        self._hook = self._comm_hook
         for bucket in self._buckets:
-            bucket.waiting = set(bucket.names)
-            bucket.future = None
-            bucket.give_back()
+            bucket.begin(whole=self._in_parts or self._hook is not None)
         self._here = []
         self._next = 0
         self._armed, self._finishing = True, False
@@ -250,7 +249,7 @@ class DistributedDataParallel(Module, Joinable):
             )
         self._send_off()
         bucket = self._bucket_of[name]
-        if bucket.alone:
+        if bucket.is_in_place(name):
             self._here.append(name)  # hooks that come after this one may look at it still
             return
         bucket.take(name, self._trained[name])
@@ -276,15 +275,12 @@ class DistributedDataParallel(Module, Joinable):
         if self._in_parts:
             total = self._parts.summed(bucket)
             bucket.future = future_of(self.process_group._all_reduce(total, ReduceOp.SUM, True), total)
-        elif self._comm_hook is not None:
-            state, hook = self._comm_hook
+        elif self._hook is not None:
+            state, hook = self._hook
             bucket.future = hook(state, GradBucket(bucket, index, index + 1 == len(self._buckets)))
-        elif self._shadow_divisor is not None:
-            work = self.process_group._all_reduce(bucket.flat, ReduceOp.SUM, True)
-            bucket.future = future_of(work, bucket.flat)
         else:
-            work = self.process_group._all_reduce(bucket.flat, ReduceOp.AVG, True)
-            bucket.future = future_of(work, bucket.flat)
+            op = ReduceOp.AVG if self._shadow_divisor is None else ReduceOp.SUM
+            bucket.future = future_of(self.process_group._all_reduce_coalesced(bucket.tensors(), op, True), None)
 
     @no_grad()
     def _finish(self):
@@ -315,11 +311,12 @@ class DistributedDataParallel(Module, Joinable):
         result = result[0] if isinstance(result, list) else result
         if self._in_parts:
             self._parts.settle(bucket, result)
-            return
-        if result is not None and result.data_ptr() != bucket.flat.data_ptr():
-            bucket.flat.copy_(result.reshape(bucket.flat.shape))
-        if self._shadow_divisor is not None and self._comm_hook is None:
-            bucket.flat.div_(self._shadow_divisor)
+        elif self._hook is not None:
+            if result is not None and result.data_ptr() != bucket.flat.data_ptr():
+                bucket.flat.copy_(result.reshape(bucket.flat.shape))
+        elif self._shadow_divisor is not None:
+            for t in bucket.tensors():
+                t.div_(self._shadow_divisor)
 
     def _unused_everywhere(self):
         names = list(self._trained)
@@ -447,8 +444,7 @@ class _ShadowOfTraining(JoinHook):
         ddp._begin()
         ddp._unused = set(ddp._trained)
         for bucket in ddp._buckets:
-            bucket.flat.zero_()
-            bucket.waiting = set()
+            bucket.take_zeros()
         ddp._launch()
         if ddp.find_unused_parameters or ddp.static_graph:
             ddp._unused_everywhere()
