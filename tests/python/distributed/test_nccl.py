@@ -93,6 +93,12 @@ if rank < 2:
     else:
         work.wait()
 ts = [sf.full((3,), float(i), device=device) for i in range(5)]
+several = [sf.full((n,), float(rank + n), device=device) for n in (3, 0, 5000)]
+several += [sf.ones(4, 6, device=device).t() * rank, sf.ones(2, device=device)]
+dist.all_reduce_coalesced(several, async_op=True).wait()
+ranks = size * (size - 1) / 2
+wanted = [{ranks + 3 * size}, set(), {ranks + 5000 * size}, {ranks}, {size}]
+assert [set(t.flatten().tolist()) for t in several] == wanted
 works = [dist.all_reduce(t, async_op=True) for t in ts]
 for w in works:
     w.wait()
