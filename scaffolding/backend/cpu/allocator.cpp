@@ -1,6 +1,5 @@
 // Host memory, kept between steps: a fresh mmap of a large activation costs a page fault per 4 KiB, several times the
-// memory traffic of the op that fills it. Freed blocks wait in lists by size class;
-// at most SF_CPU_CACHE_MB stay cached.
+// memory traffic of the op that fills it. Freed blocks wait in lists by size class, at most SF_CPU_CACHE_MB of them.
 // LeanMemory gives freed blocks back sooner. Under AddressSanitizer nothing is cached, so that use after free is seen.
 #include <sys/mman.h>
 
@@ -14,6 +13,7 @@
 
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/backend/cpu/lean_memory.h"
+#include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/out_of_memory.h"
 
@@ -93,9 +93,14 @@ void to_system(void* data, size_t bytes) {
 }
 
 #ifndef SF_NO_HOST_CACHE
+// Where nobody has set it, what a training step takes again and again may stay: the process then holds no more than it
+// did at its peak with the fixed part, and beside that no more than an eighth of the memory that was free at first.
 size_t cache_limit() {
-  static size_t limit = size_t(env::integer("SF_CPU_CACHE_MB")) << 20;
-  return limit;
+  static const bool set = !env::text("SF_CPU_CACHE_MB").empty();
+  static const size_t fixed = set ? size_t(env::integer("SF_CPU_CACHE_MB")) << 20 : size_t(1) << 30,
+                      most = set ? 0 : free_host_memory().free / 8;
+  const size_t used = g_used, peak = g_peak;
+  return fixed + std::min(most, peak > used ? peak - used : 0);
 }
 
 constexpr int kSmallClasses = 38;  // class_of(kSmall) + 1
