@@ -29,6 +29,7 @@ void* allocate(size_t bytes);            // 64-byte aligned, from the cache of f
 void release(void* data, size_t bytes);  // bytes as given to allocate
 void empty_cache();                      // gives cached blocks back to the system
 size_t cached_bytes();
+bool may_cache(size_t bytes);  // whether so much freed memory may be kept, as things are
 size_t allocated_bytes();      // in use now
 size_t max_allocated_bytes();  // since reset_peak
 void reset_peak();

@@ -20,7 +20,7 @@ const std::vector<Variable>& all() {
       {"SF_NUM_THREADS", "0", "threads for CPU kernels; 0 means one per core (OMP_NUM_THREADS is honoured too)"},
       {"SF_CPU_CACHE_MB", "",
        "megabytes of freed host memory kept for reuse, 0 returns every block at once; unset: 1024, and what tensors "
-       "took at their most, up to an eighth of the memory that was free at first"},
+       "took at their most, up to an eighth of the free memory"},
       {"SF_CPU_MEMORY_LIMIT_MB", "0",
        "megabytes of host memory that tensors may use before an allocation is refused; 0 means no limit"},
       {"SF_PACKED_WEIGHTS_MB", "2048",

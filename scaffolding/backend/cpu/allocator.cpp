@@ -93,14 +93,16 @@ void to_system(void* data, size_t bytes) {
 }
 
 #ifndef SF_NO_HOST_CACHE
-// Where nobody has set it, what a training step takes again and again may stay: the process then holds no more than it
-// did at its peak with the fixed part, and beside that no more than an eighth of the memory that was free at first.
-size_t cache_limit() {
-  static const bool set = !env::text("SF_CPU_CACHE_MB").empty();
-  static const size_t fixed = set ? size_t(env::integer("SF_CPU_CACHE_MB")) << 20 : size_t(1) << 30,
-                      most = set ? 0 : free_host_memory().free / 8;
-  const size_t used = g_used, peak = g_peak;
-  return fixed + std::min(most, peak > used ? peak - used : 0);
+// An eighth of the free memory, asked for once and only by a process that has freed more than the fixed bound.
+size_t eighth_of_free_memory() {
+  static const size_t bytes = [] {
+    try {
+      return free_host_memory().free / 8;
+    } catch (...) {  // no memory to read the system's tables: a release must not throw
+      return size_t(0);
+    }
+  }();
+  return bytes;
 }
 
 constexpr int kSmallClasses = 38;  // class_of(kSmall) + 1
@@ -203,6 +205,20 @@ void* allocate(size_t bytes) {
   return p;
 }
 
+// Where SF_CPU_CACHE_MB is not set, what a training step takes again and again may stay: the process then holds no more
+// than it did at its peak with the fixed part, and beside that no more than an eighth of the free memory.
+bool may_cache(size_t bytes) {
+#ifdef SF_NO_HOST_CACHE
+  return bytes == 0;
+#else
+  static const bool set = !env::text("SF_CPU_CACHE_MB").empty();
+  static const size_t fixed = set ? size_t(env::integer("SF_CPU_CACHE_MB")) << 20 : size_t(1) << 30;
+  if (bytes <= fixed || set) return bytes <= fixed;
+  const size_t used = g_used, peak = g_peak;
+  return bytes <= fixed + std::min(eighth_of_free_memory(), peak > used ? peak - used : 0);
+#endif
+}
+
 void release(void* data, size_t bytes) {
   if (!data) return;
   size_t c = class_of(bytes), size = class_bytes(c);
@@ -216,11 +232,11 @@ void release(void* data, size_t bytes) {
       mine->blocks[c][mine->count[c]++] = data;
       return;
     }
-  } else if (size <= cache_limit()) {
+  } else if (may_cache(size)) {
     Shared& s = shared();
     std::lock_guard guard(s.lock);
     // what a program no longer asks for gives way to what it does
-    while (g_cached + size > cache_limit() && drop_oldest(s)) {}
+    while (!may_cache(g_cached + size) && drop_oldest(s)) {}
     s.free[c].push_back(data);
     g_cached += size;
     return;
