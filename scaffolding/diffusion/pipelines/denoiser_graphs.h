@@ -61,6 +61,8 @@ class DenoiserRun final : public Denoiser {
  public:
   DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context);
   Tensor predict(const DenoiserCall& call) override;
+  // A call's text is of these parts: see ContextCache::joins.
+  void text_joins(const Tensor& text, const std::vector<Tensor>& parts) { context_.joins(text, parts); }
   // The same for calls of other shapes and texts.
   std::shared_ptr<DenoiserRun> another() const {
     return std::make_shared<DenoiserRun>(denoiser_, graphs_, captures_, keeps_context_);

@@ -25,7 +25,7 @@ bool same_tensor(const Tensor& a, const Tensor& b) {
 }
 
 // parts[n, ...] with zeros around them.
-Tensor with_blanks(const std::vector<Tensor>& parts, int64_t place, int64_t rows) {
+Tensors with_blanks(const std::vector<Tensor>& parts, int64_t place, int64_t rows) {
   const Tensor& like = parts[0];
   auto blank = [&](int64_t n) {
     Shape shape = like.shape();
@@ -38,7 +38,7 @@ Tensor with_blanks(const std::vector<Tensor>& parts, int64_t place, int64_t rows
   if (place > 0) all.push_back(blank(place));
   all.insert(all.end(), parts.begin(), parts.end());
   if (rows > place + own) all.push_back(blank(rows - place - own));
-  return cat(all, 0);
+  return all;
 }
 
 }  // namespace
@@ -79,14 +79,17 @@ void SharedSteps::step_beside(Run& run, int64_t place, int64_t rows) {
   if (auto error = call({&run}, place, rows)[0]) std::rethrow_exception(error);
 }
 
-Tensor SharedSteps::joined(size_t argument, const std::vector<Tensor>& parts, int64_t place, int64_t rows) {
+Tensor SharedSteps::joined(size_t argument, bool is_text, const std::vector<Tensor>& parts, int64_t place,
+                           int64_t rows) {
   if (kept_.size() <= argument) kept_.resize(argument + 1);
   Joined& k = kept_[argument];
   bool same = k.tensor && k.place == place && k.rows == rows && k.parts.size() == parts.size();
   for (size_t i = 0; same && i < parts.size(); ++i)
     same = same_tensor(k.parts[i], parts[i]) && k.versions[i] == parts[i].version();
   if (same) return k.tensor;
-  k = {parts, {}, place, rows, with_blanks(parts, place, rows)};
+  const Tensors all = with_blanks(parts, place, rows);
+  k = {parts, {}, place, rows, cat(all, 0)};
+  if (is_text) denoiser_->text_joins(k.tensor, all);
   for (auto& p : parts) k.versions.push_back(p.version());
   return k.tensor;
 }
@@ -117,7 +120,8 @@ std::vector<std::exception_ptr> SharedSteps::call(const std::vector<Run*>& runs,
     std::vector<Tensor> parts;
     for (auto& c : calls) parts.push_back(c[i].tensor);
     const bool changes = all[i].role == ArgumentRole::Sample || all[i].role == ArgumentRole::Timestep;
-    all[i].tensor = changes ? with_blanks(parts, place, rows) : joined(i, parts, place, rows);
+    all[i].tensor = changes ? cat(with_blanks(parts, place, rows), 0)
+                            : joined(i, all[i].role == ArgumentRole::Text, parts, place, rows);
   }
   Tensor output;
   {

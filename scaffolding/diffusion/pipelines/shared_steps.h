@@ -31,7 +31,7 @@ class SharedSteps {
     Tensor tensor;
   };
   std::vector<std::exception_ptr> call(const std::vector<Run*>& runs, int64_t place, int64_t rows);
-  Tensor joined(size_t argument, const std::vector<Tensor>& parts, int64_t place, int64_t rows);
+  Tensor joined(size_t argument, bool is_text, const std::vector<Tensor>& parts, int64_t place, int64_t rows);
 
   std::shared_ptr<DenoiserRun> denoiser_;
   std::shared_ptr<const DiffusionPipeline> of_;  // whose denoiser that is

@@ -92,6 +92,35 @@ TEST_F(ContextCacheTest, ARefreshWritesIntoTheSameMemory) {
   EXPECT_EQ(cache_.computed(), 4);
 }
 
+// Prompts side by side in one batch, which come and go.
+TEST_F(ContextCacheTest, OfTextsThatAreJoinedOnlyNewOnesAreComputed) {
+  nn::Linear first(4, 6), second(6, 3);
+  std::vector<Tensor> texts;
+  for (int64_t i = 0; i < 4; ++i) texts.push_back(randn({1 + i % 2, 5, 4}));
+  ContextCache::Scope scope(cache_);
+  auto run = [&](const std::vector<size_t>& which) {
+    Tensors parts, want;
+    for (size_t i : which) parts.push_back(texts[i]), want.push_back(second(first(texts[i])));
+    const Tensor whole = cat(parts, 0);
+    cache_.joins(whole, parts);
+    for (int again = 0; again < 2; ++again)
+      EXPECT_EQ(project_text(second, project_text(first, whole)).to_vector(), cat(want, 0).to_vector());
+    return cache_.computed();
+  };
+  EXPECT_EQ(run({0, 1}), 4);
+  EXPECT_EQ(run({0, 1}), 4);     // in other memory
+  EXPECT_EQ(run({2, 0, 1}), 6);  // one joins, before the others
+  EXPECT_EQ(run({1, 2, 3}), 8);  // one leaves, another joins
+  EXPECT_EQ(run({3}), 8);
+  EXPECT_EQ(run({0, 3}), 10);  // what left is forgotten
+  texts[3].mul_(scalar_tensor(2.0, kFloat32));
+  EXPECT_EQ(run({0, 3}), 12);
+  second.weight.mul_(scalar_tensor(2.0, kFloat32));
+  EXPECT_EQ(run({0, 3}), 14);
+  first.weight.mul_(scalar_tensor(2.0, kFloat32));
+  EXPECT_EQ(run({0, 3}), 18);  // and what is made of its results
+}
+
 TEST_F(ContextCacheTest, TransformersKeepTheirTextToo) {
   manual_seed(1);
   DiTModel model(DiTConfig{.in_channels = 4, .hidden_size = 16, .depth = 2, .num_heads = 2, .context_dim = 12});

@@ -78,7 +78,7 @@ double guidance_of(const JobRequest& r, const DiffusionPipeline& pipeline) {
 }
 
 PictureRun::PictureRun(const DiffusionPipeline& loaded, const JobRequest& r, int64_t place, const History& history,
-                       const Samplers& samplers)
+                       const Samplers& samplers, EncodedPrompts& prompts)
     : request_(r),
       place_(place),
       pipeline_(loaded.clone()),
@@ -90,6 +90,7 @@ PictureRun::PictureRun(const DiffusionPipeline& loaded, const JobRequest& r, int
   set_options();
   if (!r.image.empty()) give_pictures(history);
   const AnyOptions& o = options_;
+  prompts.put_into(o, *pipeline_, r);
   o.at<diffusion::Generators>("generator") = {make_generator()};
   o.at<diffusion::Generators>("generator")[0]->manual_seed(uint64_t(r.seed + place));
   if (r.hires) {

@@ -3,6 +3,7 @@
 #pragma once
 #include "scaffolding/diffusion/pipelines/hires.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
+#include "scaffolding/server/jobs/encoded_prompts.h"
 #include "scaffolding/server/jobs/history.h"
 #include "scaffolding/server/jobs/samplers.h"
 
@@ -18,9 +19,9 @@ Tensor picture_of(const std::string& field, std::string_view bytes, int64_t most
 // done with its picture afterwards. The worker's thread.
 class PictureRun {
  public:
-  // ValueError for settings that the pipeline does not take.
+  // prompts: the model's. ValueError for settings that the pipeline does not take.
   PictureRun(const diffusion::DiffusionPipeline& pipeline, const JobRequest& request, int64_t place,
-             const History& history, const Samplers& samplers);
+             const History& history, const Samplers& samplers, EncodedPrompts& prompts);
   bool done() const;
   void step();  // begins the second pass where the first is done
   // What does the next step, for those who take it with others: as step() begins it.

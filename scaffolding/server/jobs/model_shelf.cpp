@@ -226,6 +226,7 @@ uint64_t ModelShelf::budget(Device device) const { return device.is_cuda() ? set
 // Between runs: nobody uses its networks.
 void ModelShelf::move(Loaded& l, Device device) {
   std::erase_if(l.tasks, [](auto& task) { return !task.first.second.empty(); });  // another autoencoder is read again
+  l.prompts.forget();
   l.pipeline->to({.device = device});
   for (auto& [component, model] : diffusion::adapted_models(*l.pipeline))
     if (model->has_adapters()) model->adapters().refresh();
@@ -324,6 +325,7 @@ void ModelShelf::put(const std::string& name, std::shared_ptr<DiffusionPipeline>
                      .pipeline = pipeline,
                      .tasks = {},
                      .loras = "",
+                     .prompts = {},
                      .device = settings_.device,
                      .bytes = weight_bytes(*pipeline)});
   loaded_.back().used = ++uses_;
@@ -418,6 +420,7 @@ void ModelShelf::use_loras(const std::string& name, const std::vector<diffusion:
                        [&](auto& n) { return n.second->has_adapters() && n.second->adapters().has(path); });
   };
   l.loras = "unknown";  // until all of it has worked
+  l.prompts.forget();
   for (auto& [component, model] : networks) {
     if (!model->has_adapters()) continue;
     const auto names = model->adapters().names();

@@ -9,6 +9,7 @@
 #include "scaffolding/core/dtype.h"
 #include "scaffolding/diffusion/pipelines/pipeline.h"
 #include "scaffolding/models/adapters/lora_folders.h"
+#include "scaffolding/server/jobs/encoded_prompts.h"
 #include "scaffolding/server/jobs/file_hashes.h"
 #include "scaffolding/server/jobs/job.h"
 
@@ -71,6 +72,8 @@ class ModelShelf {
                                                      const std::set<std::string>& in_use = {});
   // Of a loaded model: these LoRAs are on, and no others. Files that were loaded before are kept.
   void use_loras(const std::string& name, const std::vector<diffusion::LoraTag>& loras);
+  // Of a loaded model with the LoRAs that are on.
+  EncodedPrompts& encoded_prompts(const std::string& name) { return loaded(name)->prompts; }
   bool is_loaded(const std::string& name) const;
   // The one on the device that was used longest ago goes. false where there is no other.
   bool unload_oldest(const std::set<std::string>& but = {});
@@ -93,6 +96,7 @@ class ModelShelf {
     std::shared_ptr<diffusion::DiffusionPipeline> pipeline;
     std::map<std::pair<diffusion::Task, std::string>, std::shared_ptr<diffusion::DiffusionPipeline>> tasks;  // and vae
     std::string loras;  // those that are on, as text
+    EncodedPrompts prompts;
     Device device;      // where it is
     uint64_t bytes = 0, used = 0;
   };

@@ -12,6 +12,7 @@ void StepTimes::measured(const std::string& kind, int64_t rows, double seconds, 
   if (times_.size() >= kMostKinds && !times_.count(kind)) times_.clear();
   Kind& k = times_[kind];
   ++k.calls;
+  k.last_rows = rows;
   Times& t = k.by_rows[rows];
   if (t.is_first) {
     t.is_first = false;
@@ -21,10 +22,10 @@ void StepTimes::measured(const std::string& kind, int64_t rows, double seconds, 
   if (t.samples.size() > kSamples) t.samples.pop_front();
 }
 
-StepTimes::Least StepTimes::least(const Kind& k, const Times& t, double now) {
+StepTimes::Least StepTimes::least(const Kind& k, int64_t rows, const Times& t, double now) {
   Least least;  // whatever else the machine does makes it longer
   for (auto& s : t.samples) {
-    if (now - s.at >= kForgotten || k.calls - s.call >= kCalls) continue;
+    if (now - s.at >= kForgotten || (rows > k.last_rows && k.calls - s.call >= kCalls)) continue;
     ++least.samples;
     if (least.seconds < 0 || s.seconds < least.seconds) least.seconds = s.seconds;
   }
@@ -38,7 +39,7 @@ StepTimes::Least StepTimes::near(const std::string& kind, int64_t rows, double n
   double below = -1;
   int64_t below_rows = 0;
   for (auto& [there, t] : k.by_rows) {
-    const Least known = least(k, t, now);
+    const Least known = least(k, there, t, now);
     if (known.seconds < 0) continue;
     if (there == rows) return known;
     if (there < rows) below = known.seconds, below_rows = there;
@@ -53,22 +54,22 @@ double StepTimes::seconds(const std::string& kind, int64_t rows, double now) con
 }
 
 size_t StepTimes::best(const std::string& kind, const std::vector<int64_t>& rows, double now) const {
-  size_t chosen = 1, tried = 1;
+  std::vector<int64_t> sums{0};
+  for (int64_t r : rows) sums.push_back(sums.back() + r);
+  auto rate = [](size_t n, const Least& took) { return double(n) / std::max(took.seconds, 1e-9); };
+  size_t chosen = 1;
   double best_rate = 0;
-  int64_t sum = 0;
-  for (size_t n = 1; n <= rows.size(); ++n) {
-    sum += rows[n - 1];
-    const Least took = near(kind, sum, now);
-    const bool is_trial = n == tried;
-    if (is_trial && took.samples < kEnough) return n;
-    if (took.seconds < 0) {
-      if (n == rows.size()) return n;  // less than twice as many as were timed
-      continue;
-    }
-    const double rate = double(n) / std::max(took.seconds, 1e-9);
-    if (is_trial && rate < best_rate * kHope) break;
-    if (is_trial) tried *= 2;
-    if (rate > best_rate * kGain) best_rate = rate, chosen = n;
+  for (size_t n = 1; n <= rows.size(); n *= 2) {
+    const Least took = near(kind, sums[n], now);
+    if (took.samples < kEnough) return n;
+    if (rate(n, took) < best_rate * kHope) break;
+    if (rate(n, took) > best_rate * kGain) best_rate = rate(n, took), chosen = n;
+  }
+  // As many as there are, or as pay; of those that were hardly timed nobody knows better.
+  for (size_t n = std::min(rows.size(), 2 * chosen - 1); n > chosen; --n) {
+    const Least took = near(kind, sums[n], now);
+    const bool is_known = took.seconds > 0 && (took.samples == 0 || took.samples >= kEnough);
+    if (!is_known || rate(n, took) > best_rate * kGain) return n;
   }
   return chosen;
 }

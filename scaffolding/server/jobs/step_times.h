@@ -21,7 +21,8 @@ class StepTimes {
 
  private:
   static constexpr double kForgotten = 600;  // seconds: other work of the machine passes
-  static constexpr int64_t kCalls = 300;     // of a kind: what was slow beside other work is tried again
+  static constexpr int64_t kCalls = 300;     // of a kind, those of more rows: what was slow beside other work
+                                             // is tried again
   static constexpr double kGain = 1.02;      // by which more pictures at a time have to be quicker
   static constexpr double kHope = 0.8;       // of the best rate: less, and more pictures at a time are not tried
   static constexpr size_t kSamples = 8;      // the last ones are kept
@@ -39,10 +40,10 @@ class StepTimes {
     size_t samples = 0;
   };
   struct Kind {
-    int64_t calls = 0;
+    int64_t calls = 0, last_rows = 0;
     std::map<int64_t, Times> by_rows;
   };
-  static Least least(const Kind& kind, const Times& times, double now);
+  static Least least(const Kind& kind, int64_t rows, const Times& times, double now);
   Least near(const std::string& kind, int64_t rows, double now) const;  // without samples: between others
   std::map<std::string, Kind> times_;                                   // of which there are few
 };

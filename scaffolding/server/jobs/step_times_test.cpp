@@ -74,6 +74,28 @@ TEST(StepTimes, WhatWasSlowIsTriedAgainAfterSomeCalls) {
   EXPECT_EQ(times.best("kind", {2, 2}, 0), 2u);
 }
 
+TEST(StepTimes, FewerAtATimeThanAreBestAreNotTriedAgainSoon) {
+  StepTimes times;
+  tell(times, 2, 1.0);
+  tell(times, 4, 1.2);
+  for (int i = 0; i < 400; ++i) times.measured("kind", 4, 1.2, 0);
+  EXPECT_EQ(times.best("kind", {2, 2}, 0), 2u);
+  EXPECT_EQ(times.best("kind", {2, 2}, 1000), 1u);
+}
+
+TEST(StepTimes, MoreThanWereTriedTwiceGoWhereTheyPay) {
+  StepTimes times;
+  tell(times, 2, 1.0);
+  tell(times, 4, 1.8);
+  tell(times, 8, 3.2);
+  for (int i = 0; i < 3; ++i) times.measured("kind", 12, 4.75, 0);  // hardly more a second than 8
+  EXPECT_EQ(times.best("kind", {2, 2, 2, 2, 2, 2}, 0), 6u) << "too few samples";
+  times.measured("kind", 12, 4.75, 0);
+  EXPECT_EQ(times.best("kind", {2, 2, 2, 2, 2, 2}, 0), 4u);
+  tell(times, 16, 6.0);
+  EXPECT_EQ(times.best("kind", {2, 2, 2, 2, 2, 2, 2, 2}, 0), 8u) << "6 would be as good";
+}
+
 TEST(StepTimes, OldOnesAreMeasuredAnew) {
   StepTimes times;
   tell(times, 2, 1.0);

@@ -146,7 +146,12 @@ Jobs::Active* Jobs::next_to_begin(Group& g, size_t seats) {
   }
   if (!next || !first) return next;
   if (seats >= g.most || g.alone) return nullptr;
-  const std::vector<int64_t> rows(std::min(g.most, seats + unbegun), first->run->rows());
+  size_t waiting;  // may join next
+  {
+    std::lock_guard lock(mutex_);
+    waiting = queue_.size();
+  }
+  const std::vector<int64_t> rows(std::min(g.most, seats + unbegun + waiting), first->run->rows());
   return seats < times_.best(g.timing, rows, seconds_now()) ? next : nullptr;
 }
 
@@ -157,7 +162,8 @@ void Jobs::begin_picture(Group& g, Active& a) {
     try {
       seat.pipeline = shelf_.load(r.model, r.task, r.vae, models_in_use());
       shelf_.use_loras(r.model, g.loras);
-      seat.run = std::make_unique<PictureRun>(*seat.pipeline, r, seat.place, history_, samplers_);
+      seat.run = std::make_unique<PictureRun>(*seat.pipeline, r, seat.place, history_, samplers_,
+                                              shelf_.encoded_prompts(r.model));
       break;
     } catch (const OutOfMemory&) {
       seat.run.reset(), seat.pipeline.reset();
