@@ -137,7 +137,7 @@ json job_json(const JobView& v) {
 // As server-sent event, or as a message of a WebSocket.
 std::string event_text(const JobEvent& event, bool with_previews, bool websocket) {
   json data = event.data;
-  if (with_previews && event.preview) data["preview"] = io::to_base64(*event.preview);
+  if (with_previews && event.preview) data["preview"] = io::to_base64(event.preview->png());
   if (websocket)
     return json{{"id", event.id}, {"event", event.name}, {"data", data}}.dump(-1, ' ', false,
                                                                               json::error_handler_t::replace);
@@ -269,7 +269,7 @@ void add_job_routes(Router& router, Context& c) {
              [&c](Call& call, const Answer& a) {
                const auto preview = c.jobs.preview(job_of(c, call.caller, call.path.at("id")).record.id);
                if (!preview) throw ApiError(404, "there is no preview of this job now", "not_found");
-               a->respond({.body = *preview, .type = "image/png", .headers = {{"Cache-Control", "no-store"}}});
+               a->respond({.body = preview->png(), .type = "image/png", .headers = {{"Cache-Control", "no-store"}}});
              });
   router
       .add("GET", "/api/v1/events", "What happens to all jobs of the caller; 'hello' says whether nothing was left out",

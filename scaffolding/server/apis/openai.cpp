@@ -147,7 +147,7 @@ void stream(Context& c, const std::string& id, const Call& call, const Answer& a
         if (e.name != "step" || !e.preview || e.data["picture"] != 0) return true;
         const auto step = e.data["step"].get<int64_t>(), steps = e.data["steps"].get<int64_t>();
         if (*sent >= partial || step * (partial + 1) < (*sent + 1) * steps || step == steps) return true;
-        answer->send(event(kind + ".partial_image", {{"b64_json", io::to_base64(*e.preview)},
+        answer->send(event(kind + ".partial_image", {{"b64_json", io::to_base64(e.preview->png())},
                                                      {"partial_image_index", (*sent)++},
                                                      {"created_at", int64_t(seconds_now())},
                                                      {"output_format", "png"}}));

@@ -326,7 +326,7 @@ void tell_progress(Context& c, const Call& call, const Answer& answer) {
   answer->respond(json_response({{"progress", now ? now->progress() : 0.0},
                                  {"eta_relative", now ? std::max(0.0, now->seconds_left) : 0.0},
                                  {"state", state},
-                                 {"current_image", preview ? json(io::to_base64(*preview)) : json()},
+                                 {"current_image", preview ? json(io::to_base64(preview->png())) : json()},
                                  {"textinfo", nullptr},
                                  {"current_task", now ? json(now->record.id) : json()}}));
 }

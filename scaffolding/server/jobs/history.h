@@ -8,6 +8,7 @@
 
 #include "scaffolding/server/jobs/database.h"
 #include "scaffolding/server/jobs/job.h"
+#include "scaffolding/server/jobs/preview.h"
 
 namespace sf::server {
 
@@ -121,7 +122,7 @@ class History {
   // Cancelled: nothing was changed.
   JobState ask_to_cancel(const std::string& id);
   void save_preview(const std::string& job, const std::string& png);
-  std::shared_ptr<const std::string> preview(const std::string& job) const;  // null: none
+  PreviewPointer preview(const std::string& job) const;
   void notify(const std::vector<std::string>& messages);                     // to all servers, this one too
   // What came, at once or until `seconds` have passed or the file descriptor `wake` can be read. One thread's alone.
   std::vector<std::string> wait(double seconds, int wake);

@@ -101,11 +101,11 @@ void History::save_preview(const std::string& job, const std::string& png) {
       .run();
 }
 
-std::shared_ptr<const std::string> History::preview(const std::string& job) const {
+PreviewPointer History::preview(const std::string& job) const {
   std::lock_guard lock(mutex_);
   Statement s = db_->prepare("SELECT png FROM previews WHERE job = ?");
   if (!s.bind(1, job).step()) return nullptr;
-  return std::make_shared<const std::string>(s.bytes(0));
+  return std::make_shared<const Preview>(std::string(s.bytes(0)));
 }
 
 void History::notify(const std::vector<std::string>& messages) {

@@ -194,7 +194,7 @@ std::optional<JobView> Jobs::find(const std::string& id) const {
   return {};
 }
 
-std::shared_ptr<const std::string> Jobs::preview(const std::string& id) const {
+PreviewPointer Jobs::preview(const std::string& id) const {
   {
     std::lock_guard lock(mutex_);
     const LivePointer job = live(id);
@@ -260,7 +260,7 @@ void Jobs::follow(const std::string& client, uint64_t after, std::function<void(
   followers_.push_back({client, std::move(to), previews});
 }
 
-void Jobs::tell(Live& job, const char* name, json data, std::shared_ptr<const std::string> preview) {
+void Jobs::tell(Live& job, const char* name, json data, PreviewPointer preview) {
   JobEvent event{++job.event_ids, name, std::move(data), std::move(preview)};
   if (sharing_ && job.mine) tell_others(job, event);
   std::erase_if(job.subscribers, [&](auto& to) { return !to(event); });

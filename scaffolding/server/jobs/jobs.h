@@ -35,7 +35,7 @@ struct JobEvent {
   uint64_t id = 0;
   std::string name;  // "queued", "started", "step", "decode", "picture", "done", "failed", "cancelled"
   json data;
-  std::shared_ptr<const std::string> preview;  // of a step, a PNG; null: none
+  PreviewPointer preview;  // of a step
 };
 
 // The same of all jobs of a client, with an id that is larger than each before it, of earlier starts too.
@@ -81,7 +81,7 @@ class Jobs {
   bool set_priority(const std::string& id, Priority priority);  // false where it does not wait
 
   std::optional<JobView> find(const std::string& id) const;
-  std::shared_ptr<const std::string> preview(const std::string& id) const;  // a PNG; null: none
+  PreviewPointer preview(const std::string& id) const;
   // Those of a client that wait or run, in the order in which they came.
   std::vector<JobView> active(const std::string& client) const;
   // Once it is over, on the thread that saves, or now where it is.
@@ -126,7 +126,7 @@ class Jobs {
   void step(Group& group);
   void set_most(Group& group, size_t pictures);
   void told_step(Active& active, Seat& seat, double seconds, size_t together);
-  std::shared_ptr<const std::string> preview_of(const Active& active, const Seat& seat);
+  PreviewPointer preview_of(const Active& active, const Seat& seat);
   void learn_colours(const Active& active, const Seat& seat);
   void finish_picture(Group& group, Active& active, std::list<Seat>::iterator seat);
   void end(Group& group, Active& active, JobState state, const std::string& error);
@@ -140,7 +140,7 @@ class Jobs {
   void wait_for_saving();
   void finish(LivePointer job, JobState state, const std::string& error);
   void tell(Live& job, const char* name, json data,
-            std::shared_ptr<const std::string> preview = nullptr);  // with the mutex
+            PreviewPointer preview = nullptr);  // with the mutex
   void add_picture(Live& job, const Picture& picture);              // with the mutex; told where it is new
   LivePointer live(const std::string& id) const;
   void take_up(JobRecord job);

@@ -11,7 +11,7 @@ struct Jobs::Live {
   int64_t step = 0, steps = 0, place = 0;
   double made = 0, decoded = 0;
   double step_seconds = 0;  // of all its pictures' next step, on average of the last ones
-  std::shared_ptr<const std::string> preview;
+  PreviewPointer preview;
   std::deque<JobEvent> events;
   uint64_t event_ids = 0;
   std::vector<std::function<bool(const JobEvent&)>> subscribers;
@@ -36,7 +36,7 @@ struct Jobs::Sharing {
   struct Message {
     std::string job, name;  // an event's; "change": something else happened to jobs
     json text;
-    std::shared_ptr<const std::string> preview;
+    PreviewPointer preview;
   };
   std::vector<Message> outbox;
   std::vector<std::string> to_cancel;  // whose clients left

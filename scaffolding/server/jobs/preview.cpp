@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::server {
@@ -34,6 +35,12 @@ bool solve(std::vector<double> a, std::vector<double>& b, int64_t n) {
 }
 
 }  // namespace
+
+const std::string& Preview::png() const {
+  std::lock_guard lock(mutex_);
+  if (!made_) png_ = io::encode_image(pixels_, io::ImageFormat::PNG, {.compression = 1}), pixels_ = {}, made_ = true;
+  return png_;
+}
 
 void LatentColours::learn(const Tensor& latents, const Tensor& frame) {
   if (latents.ndim() != 4 || latents.size(0) != 1 || latents.size(1) > kMostChannels) return;

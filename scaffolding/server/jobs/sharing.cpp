@@ -117,7 +117,7 @@ void Jobs::send() {
   }
   std::vector<std::string> texts;
   for (auto& m : messages) {
-    if (m.preview) history_.save_preview(m.job, *m.preview);
+    if (m.preview) history_.save_preview(m.job, m.preview->png());
     json text = m.text;
     text["from"] = history_.server(), text["what"] = m.name, text["job"] = m.job, text["preview"] = bool(m.preview);
     texts.push_back(text.dump(-1, ' ', false, json::error_handler_t::replace));

@@ -8,7 +8,6 @@
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/core/stopping.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
-#include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/server/jobs/live_jobs.h"
 #include "scaffolding/server/unavailable.h"
@@ -281,7 +280,7 @@ void Jobs::told_step(Active& a, Seat& seat, double seconds, size_t together) {
 }
 
 // At the first step, at each where somebody waits for it, and else so often that it costs a small share of the time.
-std::shared_ptr<const std::string> Jobs::preview_of(const Active& a, const Seat& seat) {
+PreviewPointer Jobs::preview_of(const Active& a, const Seat& seat) {
   if (!settings_.previews) return nullptr;
   const auto at = colours_.find(a.job->record.request.model);
   if (at == colours_.end()) return nullptr;
@@ -292,9 +291,9 @@ std::shared_ptr<const std::string> Jobs::preview_of(const Active& a, const Seat&
   }
   const auto picture = at->second->picture(seat.run->still());
   if (!picture) return nullptr;
-  auto png = std::make_shared<const std::string>(io::encode_image(*picture, io::ImageFormat::PNG, {.compression = 1}));
+  auto preview = std::make_shared<const Preview>(*picture);
   previewed_ = clock_seconds(), preview_took_ = previewed_ - begin;
-  return png;
+  return preview;
 }
 
 // What this autoencoder makes of latents: of coarse noise before the first picture, of pictures from then on.
