@@ -7,6 +7,7 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <string>
 #include <string_view>
 
 #include "apps/cli/aliases.h"
@@ -15,6 +16,7 @@
 #include "apps/cli/scarce_memory.h"
 #include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/spin_count.h"
 #include "scaffolding/diffusion/pipelines/run.h"
 #include "scaffolding/io/json_error.h"
 
@@ -62,12 +64,11 @@ int refuse(const std::string& why) {
 
 }  // namespace
 
-// libgomp's threads spin for milliseconds at the end of each region, which takes the processor from whoever else wants
-// it. It reads its settings while it is loaded, before main: so the program begins again with them,
-// unless the user has chosen.
+// libgomp reads how long its threads wait (scaffolding/core/spin_count.h) while it is loaded, before main: so the program
+// begins again with that, unless the user has chosen.
 static void wait_sparingly(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
-  setenv("GOMP_SPINCOUNT", "2000", 1);
+  setenv("GOMP_SPINCOUNT", std::to_string(sf::spin_count()).c_str(), 1);
   // By its path, so that the process keeps its name; both return where there is no /proc: then it stays as it is.
   char path[4096];
   if (ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1); n > 0) {

@@ -48,7 +48,8 @@ def test_threads_wait_shortly_unless_the_user_says_otherwise():
             pytest.skip("OpenMP is not GNU's")
         return done.stdout.strip(), shown[1]
 
-    assert spins() == ("None", "2000")
+    seen, waits = spins()
+    assert seen == "None" and 500 <= int(waits) <= 50000
     assert spins(GOMP_SPINCOUNT="77") == ("77", "77")
     assert spins(OMP_WAIT_POLICY="passive") == ("None", "0")
 
