@@ -9,8 +9,8 @@ PyObject* spin_count(PyObject*, PyObject*) { return PyLong_FromLong(sf::spin_cou
 
 PyMethodDef methods[] = {{"spin_count", spin_count, METH_NOARGS, "Pauses that OpenMP's threads shall wait."},
                          {nullptr, nullptr, 0, nullptr}};
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_spin_count", nullptr, -1, methods, nullptr, nullptr, nullptr,
-                          nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_spin_count", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 

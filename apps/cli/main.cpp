@@ -64,8 +64,8 @@ int refuse(const std::string& why) {
 
 }  // namespace
 
-// libgomp reads how long its threads wait (scaffolding/core/spin_count.h) while it is loaded, before main: so the program
-// begins again with that, unless the user has chosen.
+// libgomp reads how long its threads wait (scaffolding/core/spin_count.h) while it is loaded, before main: so the
+// program begins again with that, unless the user has chosen.
 static void wait_sparingly(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
   setenv("GOMP_SPINCOUNT", std::to_string(sf::spin_count()).c_str(), 1);

@@ -28,9 +28,9 @@ class ContextCache {
   // compute(context), which reads nothing else but these layers, or what stands in for them. The result is shared:
   // not to be written.
   Tensor get(const std::vector<const nn::Linear*>& layers, const Tensor& context, const Compute& compute);
-  // From now on `whole` is parts, one after the other along its first dimension: what is made of each is kept for as long
-  // as it is one of them, so that of a batch whose samples change only what is new is computed. compute() has to work
-  // sample by sample.
+  // From now on `whole` is parts, one after the other along its first dimension: what is made of each is kept for as
+  // long as it is one of them, so that of a batch whose samples change only what is new is computed. compute() has to
+  // work sample by sample.
   void joins(const Tensor& whole, const std::vector<Tensor>& parts);
   // After contexts were overwritten in place: computes all again, into the memory that the results had.
   void refresh();

@@ -123,7 +123,7 @@ class History {
   JobState ask_to_cancel(const std::string& id);
   void save_preview(const std::string& job, const std::string& png);
   PreviewPointer preview(const std::string& job) const;
-  void notify(const std::vector<std::string>& messages);                     // to all servers, this one too
+  void notify(const std::vector<std::string>& messages);  // to all servers, this one too
   // What came, at once or until `seconds` have passed or the file descriptor `wake` can be read. One thread's alone.
   std::vector<std::string> wait(double seconds, int wake);
 

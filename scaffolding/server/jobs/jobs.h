@@ -140,8 +140,8 @@ class Jobs {
   void wait_for_saving();
   void finish(LivePointer job, JobState state, const std::string& error);
   void tell(Live& job, const char* name, json data,
-            PreviewPointer preview = nullptr);  // with the mutex
-  void add_picture(Live& job, const Picture& picture);              // with the mutex; told where it is new
+            PreviewPointer preview = nullptr);          // with the mutex
+  void add_picture(Live& job, const Picture& picture);  // with the mutex; told where it is new
   LivePointer live(const std::string& id) const;
   void take_up(JobRecord job);
   void forget_old();

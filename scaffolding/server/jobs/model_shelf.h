@@ -97,7 +97,7 @@ class ModelShelf {
     std::map<std::pair<diffusion::Task, std::string>, std::shared_ptr<diffusion::DiffusionPipeline>> tasks;  // and vae
     std::string loras;  // those that are on, as text
     EncodedPrompts prompts;
-    Device device;      // where it is
+    Device device;  // where it is
     uint64_t bytes = 0, used = 0;
   };
   Loaded* loaded(const std::string& name);

@@ -36,12 +36,6 @@ bool solve(std::vector<double> a, std::vector<double>& b, int64_t n) {
 
 }  // namespace
 
-const std::string& Preview::png() const {
-  std::lock_guard lock(mutex_);
-  if (!made_) png_ = io::encode_image(pixels_, io::ImageFormat::PNG, {.compression = 1}), pixels_ = {}, made_ = true;
-  return png_;
-}
-
 void LatentColours::learn(const Tensor& latents, const Tensor& frame) {
   if (latents.ndim() != 4 || latents.size(0) != 1 || latents.size(1) > kMostChannels) return;
   const int64_t c = latents.size(1), h = latents.size(2), w = latents.size(3);
@@ -70,23 +64,35 @@ void LatentColours::learn(const Tensor& latents, const Tensor& frame) {
     }
   std::vector<double> a = squares_, b = products_;
   for (int64_t p = 0; p < n; ++p) a[size_t(p * n + p)] += 1e-3;  // against channels that are alike
-  if (solve(a, b, n)) map_ = b;
+  if (solve(a, b, n)) map_ = std::make_shared<const LatentMap>(LatentMap{c, std::move(b)});
 }
 
-std::optional<Tensor> LatentColours::picture(const Tensor& latents) const {
-  if (map_.empty() || latents.ndim() != 4 || latents.size(1) != channels_) return {};
-  const int64_t c = channels_, h = latents.size(2), w = latents.size(3);
-  const Tensor x = latents.narrow(0, 0, 1).to(kFloat32).cpu().contiguous();
-  const auto* values = x.data<float>();
+std::shared_ptr<const LatentMap> LatentColours::map(int64_t channels) const {
+  return map_ && map_->channels == channels ? map_ : nullptr;
+}
+
+Tensor LatentMap::picture(const Tensor& latents) const {
+  const int64_t c = channels, h = latents.size(2), w = latents.size(3);
+  const Tensor x = latents.narrow(0, 0, 1).to(kFloat32).contiguous();
+  const auto* numbers = x.data<float>();
   Tensor out = empty({h, w, 3}, kUInt8);
   auto* colours = out.data<uint8_t>();
   for (int64_t at = 0; at < h * w; ++at)
     for (int64_t k = 0; k < 3; ++k) {
-      double v = map_[size_t(c * 3 + k)];
-      for (int64_t j = 0; j < c; ++j) v += map_[size_t(j * 3 + k)] * double(values[j * h * w + at]);
+      double v = values[size_t(c * 3 + k)];
+      for (int64_t j = 0; j < c; ++j) v += values[size_t(j * 3 + k)] * double(numbers[j * h * w + at]);
       colours[at * 3 + k] = uint8_t(std::lround(std::clamp(v, 0.0, 255.0)));
     }
   return out.permute({2, 0, 1});
+}
+
+const std::string& Preview::png() const {
+  std::lock_guard lock(mutex_);
+  if (map_) {
+    png_ = io::encode_image(map_->picture(latents_), io::ImageFormat::PNG, {.compression = 1});
+    map_.reset(), latents_ = {};
+  }
+  return png_;
 }
 
 }  // namespace sf::server

@@ -19,22 +19,23 @@ TEST(LatentColours, LearnsALinearMap) {
       p[0] = uint8_t(128 + 100 * a), p[1] = uint8_t(128 + 100 * b), p[2] = uint8_t(128 - 60 * a + 40 * b);
     }
   LatentColours colours;
-  EXPECT_FALSE(colours.picture(latents));
+  EXPECT_FALSE(colours.map(2));
   colours.learn(latents, frame);
-  const auto small = colours.picture(latents);
-  ASSERT_TRUE(small);
-  EXPECT_EQ(small->shape(), (Shape{3, 4, 4}));
+  EXPECT_FALSE(colours.map(4));
+  ASSERT_TRUE(colours.map(2));
+  const Tensor small = colours.map(2)->picture(latents);
+  EXPECT_EQ(small.shape(), (Shape{3, 4, 4}));
   for (int64_t i = 0; i < 4; ++i)
     for (int64_t j = 0; j < 4; ++j)
       for (int64_t k = 0; k < 3; ++k)
-        EXPECT_NEAR((*small)[k][i][j].item(), frame[i * 8][j * 8][k].item(), 2) << i << " " << j << " " << k;
+        EXPECT_NEAR(small[k][i][j].item(), frame[i * 8][j * 8][k].item(), 2) << i << " " << j << " " << k;
 }
 
 TEST(LatentColours, PassesOverWhatDoesNotFit) {
   LatentColours colours;
   colours.learn(zeros({1, 4, 4}), zeros({32, 32, 3}, kUInt8));
   colours.learn(zeros({1, 4, 4, 4}), zeros({33, 32, 3}, kUInt8));
-  EXPECT_FALSE(colours.knows());
+  EXPECT_FALSE(colours.map(4));
 }
 
 }  // namespace

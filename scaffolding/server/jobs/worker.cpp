@@ -279,7 +279,8 @@ void Jobs::told_step(Active& a, Seat& seat, double seconds, size_t together) {
        preview);
 }
 
-// At the first step, at each where somebody waits for it, and else so often that it costs a small share of the time.
+// At the first step, at each where somebody waits for it, and else so often that what comes from the device costs a
+// small share of the time.
 PreviewPointer Jobs::preview_of(const Active& a, const Seat& seat) {
   if (!settings_.previews) return nullptr;
   const auto at = colours_.find(a.job->record.request.model);
@@ -289,9 +290,10 @@ PreviewPointer Jobs::preview_of(const Active& a, const Seat& seat) {
     std::lock_guard lock(mutex_);
     if (a.job->preview && !a.job->wants_previews) return nullptr;
   }
-  const auto picture = at->second->picture(seat.run->still());
-  if (!picture) return nullptr;
-  auto preview = std::make_shared<const Preview>(*picture);
+  const Tensor still = seat.run->still();
+  auto map = still.ndim() == 4 ? at->second->map(still.size(1)) : nullptr;
+  if (!map) return nullptr;
+  auto preview = std::make_shared<const Preview>(std::move(map), still.cpu());
   previewed_ = clock_seconds(), preview_took_ = previewed_ - begin;
   return preview;
 }
