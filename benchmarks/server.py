@@ -165,41 +165,38 @@ def clients(build, folder, rounds, number=8, steps=10):
 
 def previews(build, folder, rounds, steps=20, each=10):
     """What previews cost: of jobs that nobody watches, and of those whose every step is watched."""
-    kinds = [(0, {}), (1, {}), (0, {"stream": True, "partial_images": 3})]  # by a server with previews, without, with
-    ratios = [[], [], []]
+    watched = {"stream": True, "partial_images": 3}
+    kinds = [("without", ["--no-previews"], {}), ("nobody watches", [], {}), ("3 partial pictures", [], watched)]
+    times = {name: [] for name, _, _ in kinds}
     first = []
-    for pair in range(max(3, rounds // each)):  # two processes differ by some percent through where their memory lies
-        servers = [Server(build, folder / f"seen{pair}"), Server(build, folder / f"unseen{pair}", "--no-previews")]
-        try:
-            times = [[], [], []]
-            for i in range(each + 1):
-                for k in range(3):
-                    kind = (k + i) % 3
-                    server, more = servers[kinds[kind][0]], kinds[kind][1]
-                    # It has the processor's caches before it is timed.
-                    read(server.port, {"prompt": PROMPT, "num_inference_steps": 2, "seed": i})
+    for turn in range(max(4, rounds // each)):  # processes differ by some percent through where their memory lies
+        for name, options, more in kinds:
+            server = Server(build, folder / f"{name[0]}{turn}", *options)
+            try:
+                took = []
+                for i in range(each + 2):
                     begin = time.perf_counter()
                     read(server.port, {"prompt": PROMPT, "num_inference_steps": steps, "seed": i, **more})
-                    if i:
-                        times[kind].append(time.perf_counter() - begin)
-            for kind in range(3):
-                ratios[kind].append(statistics.median(times[kind]) / statistics.median(times[1]))
-            for i in range(each):
-                body = {"prompt": PROMPT, "num_inference_steps": 100, "seed": i}
-                job = post(servers[0].port, body, "/api/v1/jobs")["id"]
-                wait_for(servers[0], job, ("running",))
-                begin = time.perf_counter()
-                while servers[0].get(f"/api/v1/jobs/{job}/preview")[0] != 200:
-                    time.sleep(0.001)
-                first.append(time.perf_counter() - begin)
-                servers[0].request("DELETE", f"/api/v1/jobs/{job}")
-        finally:
-            for server in servers:
+                    took.append(time.perf_counter() - begin)
+                times[name].append(statistics.median(took[2:]))
+                for i in range(each if name == "nobody watches" else 0):
+                    body = {"prompt": PROMPT, "num_inference_steps": 100, "seed": i}
+                    job = post(server.port, body, "/api/v1/jobs")["id"]
+                    wait_for(server, job, ("running",))
+                    begin = time.perf_counter()
+                    while server.get(f"/api/v1/jobs/{job}/preview")[0] != 200:
+                        time.sleep(0.001)
+                    first.append(time.perf_counter() - begin)
+                    server.request("DELETE", f"/api/v1/jobs/{job}")
+            finally:
                 server.stop()
-    for name, kind in (("previews, nobody watches", 0), ("previews, 3 partial pictures", 2)):
-        costs = sorted(100 * (r - 1) for r in ratios[kind])
-        print(f"{name:48} {statistics.median(costs):10.1f} {'':10} % of the time without, "
-              f"{costs[0]:.1f} to {costs[-1]:.1f} in {len(costs)} pairs of servers", flush=True)  # fmt: skip
+    without = times.pop("without")
+    for name, took in times.items():
+        cost, sure = 100 * (statistics.mean(took) / statistics.mean(without) - 1), 0.0
+        for values in (took, without):
+            sure += (100 * statistics.stdev(values) / statistics.mean(values)) ** 2 / len(values)
+        print(f"{'previews, ' + name:48} {cost:10.1f} {'':10} % of the time without, +- {sure**0.5:.1f} over "
+              f"{len(took)} servers each", flush=True)  # fmt: skip
     row("running to the first preview", first)
 
 
