@@ -108,7 +108,7 @@ def overhead(server, rounds, steps, size):
 
 def clients(build, folder, rounds, number=8, steps=10):
     """Pictures a second of so many clients, each with a prompt of its own, beside txt2img's best --batch."""
-    count = number * max(2, rounds // 5)
+    count = number * max(4, rounds // 5)
 
     def program(batch, pictures, steps=steps):
         command = [str(build / "scaffolding"), "txt2img", PROMPT, "--steps", str(steps), "--count", str(pictures)]
@@ -118,7 +118,8 @@ def clients(build, folder, rounds, number=8, steps=10):
         return time.perf_counter() - begin
 
     def served(server, at_once):
-        begin = time.perf_counter()
+        """The rate while all clients wait for pictures, as the program's is without its start."""
+        ends = []
         left = iter(range(count))
         lock = threading.Lock()
 
@@ -129,19 +130,22 @@ def clients(build, folder, rounds, number=8, steps=10):
                 if seed is None:
                     return
                 post(server.port, {"prompt": f"{PROMPT} {seed % 7}", "num_inference_steps": steps, "seed": seed})
+                with lock:
+                    ends.append(time.perf_counter())
 
         threads = [threading.Thread(target=client) for _ in range(at_once)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return count / (time.perf_counter() - begin)
+        return (count - 2 * at_once) / (ends[-1 - at_once] - ends[at_once - 1])
 
     alone = Server(build, folder / "alone", "--max-batch", 1)
     shared = Server(build, folder / "shared")
     try:
         for server in (alone, shared):
             served(server, number)  # steps are timed
+            served(server, number)
         rates = {"one": [], "shared": [], "lone": []}
         best = {}
         for _ in range(max(1, rounds // 8)):  # in turns

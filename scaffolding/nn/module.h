@@ -310,6 +310,7 @@ std::vector<NamedTensor> named_parameters(Module& m, const std::string& prefix =
 std::vector<NamedTensor> named_buffers(Module& m, const std::string& prefix = "", bool recurse = true,
                                        bool remove_duplicate = true);
 Tensors parameters(Module& m);
+Tensors parameters_and_buffers(Module& m);
 Module& get_submodule(Module& m, std::string_view path);  // ValueError naming the closest paths
 
 // ---- changing all tensors

@@ -16,8 +16,7 @@ size_t weight_bytes(Component& network) {
 void release_weight_pages(Component& network, bool small_ones) {
   if (!network.model()) return;
   const bool keeps_packed = !small_ones && cpu::KeptWhole::takes(weight_bytes(network));
-  for (auto& p : nn::named_parameters(*network.model())) nn::release_pages(p.tensor, false, keeps_packed);
-  for (auto& b : nn::named_buffers(*network.model())) nn::release_pages(b.tensor, false, keeps_packed);
+  for (auto& t : nn::parameters_and_buffers(*network.model())) nn::release_pages(t, false, keeps_packed);
 }
 
 }  // namespace sf::diffusion
