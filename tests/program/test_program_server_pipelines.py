@@ -101,6 +101,9 @@ def test_a_job_is_what_the_pipeline_makes(server, name):
     want = sf.stack(list(out.frames[0]), 0) if clips else sf.stack([out.images[0]], 0)
     assert got.shape == want.shape and (made["frames"], made["height"], made["width"]) == tuple(want.shape[:3])
     assert (got.to(sf.int32) - want.to(sf.int32)).abs().max().item() <= 1
+    _, job, _ = server.post("/api/v1/jobs", fields)
+    (again,) = server.wait(job["id"])["pictures"]
+    assert server.get(again["url"])[1] == body, "its prompt was encoded before"
 
 
 def test_a_folder_that_cannot_be_served_is_refused_by_name(server):

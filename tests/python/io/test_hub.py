@@ -384,7 +384,9 @@ def test_hostile_file_names(server, name, tmp_path):
 
 
 @pytest.mark.parametrize("repo", ["..", "a/b/c", "../x", "org/..", "a--b/c", "", "/x", "org/x.git", "-a/b", "org/a b"])
-def test_hostile_repository_names(server, repo):
+def test_hostile_repository_names(server, repo, tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")  # nothing lies beside it
     with pytest.raises(ValueError, match="a repository is called"):
         hub.snapshot_download(repo)
     with pytest.raises(ValueError, match="neither a folder nor a repository"):
