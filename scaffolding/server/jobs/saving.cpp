@@ -1,5 +1,9 @@
 // The thread that saves what was made, while the next pictures are computed: files and commits cost the processor
 // little and the clock milliseconds. Nobody is told of a picture, or of a job's end, before it is on the disk.
+#if defined(__linux__)
+#include <sys/resource.h>
+#endif
+
 #include <algorithm>
 
 #include "scaffolding/core/error.h"
@@ -11,6 +15,15 @@ namespace sf::server {
 namespace {
 
 constexpr size_t kMostUnsaved = 16;  // pictures and ends; what computes waits where the disk is slower
+
+// The calling thread gives way to those that compute: where it takes a core for 3 ms the others wait for that core, and
+// there are gaps enough between their regions (two cores, 8 clients: 3 to 5 % more pictures a second). Much less, and
+// beside another program that computes nothing would be saved in time.
+void give_way() {
+#if defined(__linux__)  // where it is the thread's alone
+  setpriority(PRIO_PROCESS, 0, 10);
+#endif
+}
 
 }  // namespace
 
@@ -28,6 +41,7 @@ void Jobs::wait_for_saving() {
 }
 
 void Jobs::save_items() {
+  give_way();
   std::unique_lock lock(mutex_);
   for (;;) {
     saving_->changed.wait(lock, [&] { return !saving_->items.empty() || saving_->is_over; });
