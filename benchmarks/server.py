@@ -145,7 +145,6 @@ def clients(build, folder, rounds, number=8, steps=10):
     try:
         for server in (alone, shared):
             served(server, number)  # steps are timed
-            served(server, number)
         rates = {"one": [], "shared": [], "lone": []}
         best = {}
         for _ in range(max(1, rounds // 8)):  # in turns

@@ -5,11 +5,11 @@ Who sets one of these variables decides alone.
 
 import os
 
-from ._spin_count import spin_count
-
 if os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
     from . import _core  # noqa: F401
 else:
+    from ._spin_count import spin_count
+
     os.environ["GOMP_SPINCOUNT"] = str(spin_count())
     try:
         from . import _core  # noqa: F401

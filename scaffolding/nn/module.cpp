@@ -443,15 +443,11 @@ Tensor converted(const Tensor& t, const ToOptions& o, io::UploadRing* ring) {
   return y;
 }
 
-template <class F> void each_tensor(Module& m, const F& f) {
-  for (auto& t : parameters_and_buffers(m)) f(t);
-}
-
 // For a module's way from the CPU to a GPU, where it is large enough.
 std::shared_ptr<io::UploadRing> ring_for(Module& m, const ToOptions& options) {
   if (!options.device || !options.device->is_cuda()) return nullptr;
   size_t bytes = 0;
-  each_tensor(m, [&](const Tensor& t) { bytes += t.device().is_cpu() ? t.nbytes() : 0; });
+  for (auto& t : parameters_and_buffers(m)) bytes += t.device().is_cpu() ? t.nbytes() : 0;
   return io::UploadRing::of(*options.device, bytes);
 }
 
@@ -463,12 +459,12 @@ void to(Module& m, const ToOptions& options) {
   if (options.device || options.dtype) refuse_streamed(m, "to", options.dtype.has_value());
   autograd::NoGrad no_grad;
   auto ring = ring_for(m, options);
-  each_tensor(m, [&](const Tensor& t) {
+  for (auto& t : parameters_and_buffers(m)) {
     if (Tensor y = converted(t, options, ring.get()); y.storage() != t.storage()) autograd::set_data(t, y);
     if (Tensor g = t.grad()) {
       if (Tensor y = converted(g, options, ring.get()); y.storage() != g.storage()) autograd::set_data(g, y);
     }
-  });
+  }
   if (ring) ring->finish();  // other streams may use the module from now on
 }
 

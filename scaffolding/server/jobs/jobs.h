@@ -115,6 +115,7 @@ class Jobs {
   using LivePointer = std::shared_ptr<Live>;
   void work();
   bool may_join(const Group& group, const JobRecord& record) const;  // with the mutex
+  size_t best_at_a_time(const Group& group, size_t unbegun) const;
   std::set<std::string> models_in_use() const;
   bool is_at_hand(const std::string& model);
   void load_beside(const std::string& model, bool now);

@@ -21,8 +21,7 @@ class StepTimes {
 
  private:
   static constexpr double kForgotten = 600;  // seconds: other work of the machine passes
-  static constexpr int64_t kCalls = 300;     // of a kind, those of more rows: what was slow beside other work
-                                             // is tried again
+  static constexpr int64_t kCalls = 300;     // of a kind: more rows that were slow beside other work are tried again
   static constexpr double kGain = 1.02;      // by which more pictures at a time have to be quicker
   static constexpr double kHope = 0.8;       // of the best rate: less, and more pictures at a time are not tried
   static constexpr size_t kSamples = 8;      // the last ones are kept

@@ -50,9 +50,13 @@ bool Jobs::may_join(const Group& g, const JobRecord& record) const {
   for (auto& a : g.jobs) unbegun += a.has_unbegun();
   if (!first || g.jobs.size() >= g.most || loras_of(r) != g.loras || size_of(r, *first->pipeline) != g.size)
     return false;
+  return g.jobs.size() < best_at_a_time(g, unbegun);
+}
+
+// Of pictures like the group's first one, were those that have not begun and all that wait there. With the mutex.
+size_t Jobs::best_at_a_time(const Group& g, size_t unbegun) const {
   const size_t there = std::min(g.most, g.seats() + unbegun + queue_.size());
-  const std::vector<int64_t> rows(there, first->run->rows());
-  return g.jobs.size() < times_.best(g.timing, rows, seconds_now());
+  return times_.best(g.timing, std::vector<int64_t>(there, g.first()->run->rows()), seconds_now());
 }
 
 // In memory, or could not be read beside what runs: then its jobs say why. With the mutex.
@@ -145,13 +149,8 @@ Jobs::Active* Jobs::next_to_begin(Group& g, size_t seats) {
   }
   if (!next || !first) return next;
   if (seats >= g.most || g.alone) return nullptr;
-  size_t waiting;  // may join next
-  {
-    std::lock_guard lock(mutex_);
-    waiting = queue_.size();
-  }
-  const std::vector<int64_t> rows(std::min(g.most, seats + unbegun + waiting), first->run->rows());
-  return seats < times_.best(g.timing, rows, seconds_now()) ? next : nullptr;
+  std::lock_guard lock(mutex_);
+  return seats < best_at_a_time(g, unbegun) ? next : nullptr;
 }
 
 void Jobs::begin_picture(Group& g, Active& a) {
