@@ -3,9 +3,11 @@
 # benchmark beside PyTorch's, a profile, memcheck and racecheck. Each stage has its own time limit, so that one that
 # hangs costs itself alone; the summary comes last and is also in the output folder.
 #   tools/gpu_check.sh [--pack FILE | --build FOLDER] [--seconds N] [--stages LIST] [--tiny]
+#     [--bench-seconds N] [--bench-filter TEXT]
 # --pack: what tools/gpu_pack.sh wrote, for a machine that lacks what our build needs (build-gpu/gpu_pack.tar.xz where
 # it is there). --build: a build folder with libscaffolding_cuda.so (build).
 # --stages: some of devices,ops,bench,profile,python,memcheck,racecheck,counters.
+# --bench-seconds, --bench-filter: how long the benchmark may take (225), and which of its rows are measured.
 # --tiny: small shapes, to try it in the emulator.
 # PYTHON (python3): with pytest and numpy, of the version that was packed for.
 # TORCH_PYTHON (PYTHON, if it has torch): PyTorch's side of the benchmark.
@@ -14,12 +16,15 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 started=$SECONDS
 pack= build= limit=560 stages=devices,ops,bench,profile,python,memcheck,racecheck,counters tiny=
+bench_seconds=225 bench_filter=
 while (($#)); do
   case $1 in
     --pack) pack=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --seconds) limit=$2; shift 2 ;;
     --stages) stages=$2; shift 2 ;;
+    --bench-seconds) bench_seconds=$2; shift 2 ;;
+    --bench-filter) bench_filter=$2; shift 2 ;;
     --tiny) tiny=--tiny; shift ;;
     *) echo "gpu_check: unknown argument $1" >&2; exit 2 ;;
   esac
@@ -142,14 +147,18 @@ python_tests() {
   local files=() name
   for name in backend/cuda/test_cuda backend/cuda/test_cuda_graphs ops/test_cuda_kernel models/test_cuda_models \
     diffusion/test_cuda_pipelines backend/cuda/test_cudnn backend/cuda/test_pinned_memory io/test_loading_to_gpu \
-    ops/test_quantize ops/test_fuse_cuda_source; do
+    ops/test_quantize ops/test_fuse_cuda_source ops/test_gpu_mlp ops/test_philox_golden models/test_gpu_fusions \
+    models/test_float8_path models/test_cuda_streaming; do
     [ -e "tests/python/$name.py" ] && files+=("tests/python/$name.py")
   done
-  "$python" -m pytest -q -x --maxfail=20 -p no:cacheprovider "--build-dir=$build" "${files[@]}"
+  # Side by side where pytest can: most of their time is the host's.
+  local beside=()
+  if "$python" -c 'import xdist' 2>/dev/null && (($(nproc) >= 8)); then beside=(-n 6); fi
+  "$python" -m pytest -q --maxfail=40 "${beside[@]}" -p no:cacheprovider "--build-dir=$build" "${files[@]}"
 }
 
 bench() {
-  local torch=${TORCH_PYTHON:-} options=(--output "$out" --seconds "$1" --row-limit 90)
+  local torch=${TORCH_PYTHON:-} options=(--output "$out" --seconds "$1" --row-limit 90 --filter "$bench_filter")
   if [ -z "$torch" ] &&
     "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; then
     torch=$python
@@ -174,13 +183,14 @@ sanitizer() {
 }
 
 export -f report_devices run_ops report_ops python_tests bench profile counters sanitizer
-export build out scratch python tiny HARNESS FAST
+export build out scratch python tiny bench_filter HARNESS FAST
 stage devices 30 bash -c report_devices
 if grep -q '^devices: [FE]' "$summary"; then
   fail "no GPU that this build can use: nothing else is run, and nothing is proven"
 fi
-stage ops 100 bash -c 'run_ops "$HARNESS" 4 env'
-stage bench 225 bash -c 'bench 205'
+shards=$(($(nproc) >= 12 ? 8 : 4))
+stage ops 100 bash -c "run_ops \"\$HARNESS\" $shards env"
+stage bench "$bench_seconds" bash -c "bench $((bench_seconds - 20))"
 stage profile 45 bash -c profile
 stage python 80 bash -c python_tests
 stage memcheck 50 bash -c 'sanitizer memcheck'

@@ -58,6 +58,11 @@ TINY_VAE = {
     "sample_size": 16,
 }
 
+TRANSFORMERS = {
+    "2b": {"num_attention_heads": 30, "num_layers": 30},
+    "5b": {"num_attention_heads": 48, "num_layers": 42, "use_rotary_positional_embeddings": True},
+}
+
 # Latents' pixels, multiplications and additions of one sample's pass at that size (not at others: attention grows
 # faster than the area), parameters.
 UNET_FLOP = {"sd21": (64, 1609e9 / 2, 866e6), "sdxl": (128, 13522e9 / 2, 2567e6)}
@@ -119,6 +124,37 @@ def vae_decode(lib, pixels, tiny=False):
     model = make(lib, "AutoencoderKL", TINY_VAE if tiny else VAE, lib.bfloat16).eval()
     z = bf16(lib, 1, 4, pixels, pixels).contiguous(memory_format=lib.channels_last)
     return Work([lambda: model.decode(z).sample], flop=VAE_FLOP.get(pixels, 0))
+
+
+def video(lib, kind, batch, frames, height, width, tiny=False):
+    """A pass of CogVideoX's transformer over latents of [frames, height, width] and 226 tokens of text."""
+    config = dict(TRANSFORMERS[kind])
+    heads, layers = config["num_attention_heads"], config["num_layers"]
+    text = 4096
+    if tiny:
+        heads, layers, text = 2, 1, 16
+        config |= {"num_attention_heads": heads, "num_layers": layers, "text_embed_dim": text, "time_embed_dim": 16}
+        config |= {"sample_height": height, "sample_width": width, "sample_frames": 4 * frames - 3}
+    with lib.device(device(lib)):
+        model = models(lib).CogVideoXTransformer3DModel(**config).to(lib.bfloat16).eval()
+    x, prompt = bf16(lib, batch, frames, 16, height, width), bf16(lib, batch, 226, text)
+    steps = lib.randint(0, 1000, (batch,), device=device(lib))
+    seen, hidden = frames * (height // 2) * (width // 2), 64 * heads
+    rotary = None
+    if "use_rotary_positional_embeddings" in config:
+        rotary = tuple(lib.randn(seen, 64, device=device(lib)) for _ in range(2))
+    tokens = seen + 226
+    flop = batch * layers * (24 * tokens * hidden**2 + 4 * tokens**2 * hidden)
+    return Work([lambda: model(x, prompt, steps, image_rotary_emb=rotary).sample], flop=flop)
+
+
+def video_decode(lib, frames, height, width, tiny=False):
+    """CogVideoX's decoder of latents [1, 16, frames, height, width], in the pieces of frames that it takes itself."""
+    small = {"block_out_channels": (8, 8, 8, 8), "norm_num_groups": 4} if tiny else {}
+    with lib.device(device(lib)):
+        model = models(lib).AutoencoderKLCogVideoX(**small).to(lib.bfloat16).eval()
+    z = bf16(lib, 1, 16, frames, height, width)
+    return Work([lambda: model.decode(z).sample])
 
 
 def picture(lib, pixels, steps, tiny=False, capture=True):

@@ -61,6 +61,21 @@ ROWS = {
     "training SD2.1 b16 64x64": Row(
         networks.training, ("sd21", 16, 64), ("sd21", 1, 4), (180, "img/s"), goal_gb=20, ours=BOTH, network=True
     ),
+    "CogVideoX-2B b2, 49x480x720": Row(
+        networks.video, ("2b", 2, 13, 60, 90), ("2b", 1, 2, 4, 4), (500, "ms"), ours=BOTH, peer=("eager",), network=True
+    ),
+    "CogVideoX-5B b2, 49x480x720": Row(
+        networks.video,
+        ("5b", 2, 13, 60, 90),
+        ("5b", 1, 2, 4, 4),
+        (1.3, "s"),
+        ours=("eager",),
+        peer=("eager",),
+        network=True,
+    ),
+    "CogVideoX decode, 49x480x720": Row(
+        networks.video_decode, (13, 60, 90), (2, 4, 4), (2.5, "s"), ours=("eager",), peer=("eager",), network=True
+    ),
     "SDXL 1024x1024, 30 steps": Row(
         networks.picture,
         (1024, 30),

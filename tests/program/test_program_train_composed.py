@@ -80,14 +80,18 @@ def test_a_killed_training_goes_on_to_the_same_weights(build_dir, program, compo
         assert ours == theirs, part
 
 
-def test_compositions_change_what_is_learned(program, composed, trained, tmp_path):
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [("data", {"composition": {**COMPOSITION, "pair_probability": 0.4}}), ("denoiser_training", {"noises": 2})],
+)
+def test_compositions_and_noises_change_what_is_learned(program, composed, trained, tmp_path, part, change):
     settings = json.loads(composed.read_text())
-    settings["data"]["composition"] = {**COMPOSITION, "pair_probability": 0.4}
+    settings[part] |= change
     shutil.copy(composed.parent / "icons.tar", tmp_path)
     (tmp_path / "train.json").write_text(json.dumps(settings))
     done = program("train", "--config", tmp_path / "train.json", "--output", tmp_path / "run", "--quiet")
     assert done.returncode == 0, done.stderr
-    weights = f"pipeline/{WEIGHTS[0]}.safetensors"
+    weights = f"pipeline/{WEIGHTS[0 if part == 'data' else 1]}.safetensors"
     assert (tmp_path / "run" / weights).read_bytes() != (trained / weights).read_bytes()
 
 

@@ -74,8 +74,11 @@ bool train_denoiser(const TextToImageRun& run) {
   };
   const bool done = stage.train(
       [&](data::Batch& batch) {
-        auto todo = diffusion::training_batch(*scheduler, latents.of(batch), objective);
-        std::vector<std::string> prompts = batch.caption;
+        const Tensor clean = cat(Tensors(size_t(o.noises), latents.of(batch)));
+        auto todo = diffusion::training_batch(*scheduler, clean, objective);
+        std::vector<std::string> prompts;
+        for (int64_t i = 0; i < o.noises; ++i)
+          prompts.insert(prompts.end(), batch.caption.begin(), batch.caption.end());
         for (size_t i = 0; i < prompts.size(); ++i)
           if (todo.dropped && todo.dropped.data<bool>()[i]) prompts[i].clear();
         Tensors inputs{token_ids(*tokenizer, prompts), todo.noisy_latents, todo.timesteps, todo.target};

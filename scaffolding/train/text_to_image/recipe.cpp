@@ -10,6 +10,7 @@ using io::Object;
 io::Fields IconDenoiserRecipe::fields() {
   io::Fields all = DenoiserRecipe::fields();
   all.push_back({"backgrounds", &backgrounds});
+  all.push_back({"noises", &noises});
   return all;
 }
 
@@ -82,6 +83,7 @@ Recipe Recipe::read(const std::string& path) {
   if (r.text_encoder_training.max_steps != 0) r.text_encoder_training.check(path + ": text_encoder_training");
   r.denoiser.check(path + ": denoiser_training");
   SF_CHECK(r.max_tokens > 2, path, ": max_tokens must be above 2, got ", r.max_tokens);
+  SF_CHECK(r.denoiser.noises >= 1, path, ": noises must be at least 1, got ", r.denoiser.noises);
   SF_CHECK(r.denoiser.backgrounds >= 0, path, ": backgrounds must not be negative, got ", r.denoiser.backgrounds);
   r.data = beside_recipe(path, r.data);
   return r;

@@ -83,4 +83,18 @@ TEST(Recipe, ShippedRecipeIsReadAndADecayLongerThanTheRunRefused) {
   EXPECT_THROW(Recipe::read(other), Error);
 }
 
+TEST(Recipe, NoisesAreOneOrMore) {
+  std::ifstream file(std::string(SF_SOURCE_DIR) + "/models/emoji-128/train.json");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  auto read = [&](const std::string& entry) {
+    const std::string part = "\"denoiser_training\": {", path = ::testing::TempDir() + "noises.json";
+    const auto place = text.find(part) + part.size();
+    std::ofstream(path) << text.substr(0, place) + entry + text.substr(place);
+    return Recipe::read(path).denoiser.noises;
+  };
+  EXPECT_EQ(read(""), 1);
+  EXPECT_EQ(read("\"noises\": 4,"), 4);
+  EXPECT_THROW(read("\"noises\": 0,"), ValueError);
+}
+
 }  // namespace sf::train
