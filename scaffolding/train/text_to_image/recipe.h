@@ -9,7 +9,7 @@ namespace sf::train {
 
 struct IconDenoiserRecipe : DenoiserRecipe {
   int64_t backgrounds = 3;  // latents cached for each icon besides the one on white
-  // How often a step sees each picture of its batch, each time with noise and a timestep of its own: where composing and
+  // How often a step sees each picture of its batch, each time with noise and a timestep of its own: where making and
   // encoding pictures takes longer than learning from them, as on GPUs.
   int64_t noises = 1;
   io::Fields fields();
