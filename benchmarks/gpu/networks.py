@@ -109,6 +109,7 @@ def unet(lib, kind, batch, pixels, tiny=False, fp8=False):
     model = make_unet(lib, kind, tiny, lib.bfloat16).eval()
     if fp8:
         lib.nn.quantize_(model, "float8_e4m3fn", dynamic=True)
+    model.fuse_qkv_projections()  # as our pipelines do by themselves
     x, steps, text, added = unet_inputs(lib, kind, tiny, batch, pixels, lib.bfloat16)
     flop, weights = unet_flop(kind, batch, pixels)
     rate = 2 if fp8 else 1

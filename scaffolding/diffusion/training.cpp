@@ -169,13 +169,13 @@ TrainingBatch training_batch(Scheduler& scheduler, const Tensor& latents, const 
   if (flow) {
     flow_batch(b, scheduler, latents, noise, seen, o, draws);
   } else {
-    if (!b.timesteps)
-      b.timesteps = drawn_timesteps(batch, scheduler.num_train_timesteps(), o, draws.generator).to(latents.device());
-    b.noisy_latents = scheduler.add_noise(latents, seen, b.timesteps);
-    b.target = type == "epsilon"  ? noise
-               : type == "sample" ? latents
-                                  : scheduler.get_velocity(latents, noise, b.timesteps);
-    if (o.snr_gamma) b.weights = snr_weights(scheduler, b.timesteps, type, *o.snr_gamma);
+    // Where they were drawn: schedulers look them up on the host, which for those on a GPU would wait for it.
+    const Tensor drawn =
+        draws.timesteps ? draws.timesteps : drawn_timesteps(batch, scheduler.num_train_timesteps(), o, draws.generator);
+    b.timesteps = draws.timesteps ? drawn : drawn.to(latents.device());
+    b.noisy_latents = scheduler.add_noise(latents, seen, drawn);
+    b.target = type == "epsilon" ? noise : type == "sample" ? latents : scheduler.get_velocity(latents, noise, drawn);
+    if (o.snr_gamma) b.weights = snr_weights(scheduler, drawn, type, *o.snr_gamma).to(latents.device());
   }
   if (o.condition_dropout > 0)
     b.dropped = lt(rand({batch}, draws.generator, kFloat32, place_of(draws.generator)), wrapped(o.condition_dropout))

@@ -67,7 +67,8 @@ bool train_denoiser(const TextToImageRun& run) {
   StageTraining stage(
       run, o, "denoiser", uint64_t(run.recipe.seed) + 1, model, latents.dataset(),
       {{nn::parameters(model.unet), o.learning_rate}, {nn::parameters(model.text_encoder), o.text_learning_rate}});
-  const diffusion::TrainingOptions objective = o.objective();
+  diffusion::TrainingOptions objective = o.objective();
+  objective.condition_dropout = 0;  // drawn below, on the host, where prompts are
   SampleGrid samples(run, tokenizer);
   stage.options.on_step_end = [&](Trainer& trainer) {
     if (trainer.step() % o.sample_steps == 0) stage.with_averages([&] { samples.write(model, trainer.step()); });
@@ -79,8 +80,11 @@ bool train_denoiser(const TextToImageRun& run) {
         std::vector<std::string> prompts;
         for (int64_t i = 0; i < o.noises; ++i)
           prompts.insert(prompts.end(), batch.caption.begin(), batch.caption.end());
-        for (size_t i = 0; i < prompts.size(); ++i)
-          if (todo.dropped && todo.dropped.data<bool>()[i]) prompts[i].clear();
+        if (o.caption_dropout > 0) {
+          const std::vector<double> drawn = rand({clean.size(0)}).to_vector();
+          for (size_t i = 0; i < prompts.size(); ++i)
+            if (drawn[i] < o.caption_dropout) prompts[i].clear();
+        }
         Tensors inputs{token_ids(*tokenizer, prompts), todo.noisy_latents, todo.timesteps, todo.target};
         if (todo.weights) inputs.push_back(todo.weights);
         return inputs;

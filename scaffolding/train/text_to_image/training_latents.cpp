@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/models/model_files.h"
+#include "scaffolding/ops/copy/pinned.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/text_to_image/cached_latents.h"
 
@@ -29,10 +30,12 @@ TrainingLatents::TrainingLatents(const TextToImageRun& run) : device_(run.device
 }
 
 Tensor TrainingLatents::of(const data::Batch& batch) const {
-  if (!vae_) return batch.image;
   autograd::NoGrad no_grad;
-  const Tensor pictures = batch.image.to(device_).contiguous(MemoryFormat::ChannelsLast);
-  return (vae_->encode(pictures).mode() * vae_->options.scaling_factor).to(kFloat32).contiguous().cpu();
+  // From pinned memory: the host does not wait for the step before, and prepares this one meanwhile.
+  const Tensor given = device_.is_cuda() ? to_device(pin_memory(batch.image), device_, true) : batch.image;
+  if (!vae_) return given;
+  const Tensor pictures = given.contiguous(MemoryFormat::ChannelsLast);
+  return (vae_->encode(pictures).mode() * vae_->options.scaling_factor).to(kFloat32).contiguous();
 }
 
 }  // namespace sf::train

@@ -12,7 +12,7 @@ class TrainingLatents {
   // Needs pipeline/vae, and latents.safetensors where nothing is composed. The run must outlive it.
   explicit TrainingLatents(const TextToImageRun& run);
   std::shared_ptr<const data::Dataset> dataset() const { return dataset_; }
-  Tensor of(const data::Batch& batch) const;  // float32 [B, channels, side, side], on the CPU
+  Tensor of(const data::Batch& batch) const;  // float32 [B, channels, side, side], on the run's device
   int64_t channels() const { return channels_; }
   int64_t side() const { return side_; }
 
