@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "scaffolding/core/alone_scope.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/memory_room.h"

@@ -39,17 +39,4 @@ class ComputeScope {
   int restore_ = 0;
 };
 
-// While alive, the calling thread computes alone and leaves the pool to others: for threads that are many already, as a
-// loader's workers are. Else each of them would start a team of its own, which spins after every small op.
-class AloneScope {
- public:
-  AloneScope();
-  ~AloneScope();
-  AloneScope(const AloneScope&) = delete;
-  AloneScope& operator=(const AloneScope&) = delete;
-
- private:
-  int restore_;
-};
-
 }  // namespace sf

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
+#include "scaffolding/core/alone_scope.h"
 #include "scaffolding/core/env.h"
-#include "scaffolding/core/parallel.h"
 
 namespace sf::data {
 
