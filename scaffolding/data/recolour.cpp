@@ -75,7 +75,9 @@ Main main_of(const DistinctColours& seen, const std::vector<Oklch>& colours) {
   std::vector<float*> counted;
   for (const Oklch& c : colours)
     counted.push_back(c.chroma >= kColourful ? &hues[size_t(c.hue / (360.f / kBins)) % kBins]
-                                             : &grays[c.lightness < 0.45f ? 0 : c.lightness < 0.8f ? 1 : 2]);
+                                             : &grays[c.lightness < 0.45f  ? 0
+                                                      : c.lightness < 0.8f ? 1
+                                                                           : 2]);
   for (const DistinctColours::Pixel& pixel : seen.pixels()) *counted[pixel.colour] += float(pixel.alpha) / 255;
   const auto around = [&](int b) {
     return hues[size_t(b)] + hues[size_t(b + 1) % kBins] + hues[size_t(b + kBins - 1) % kBins];
