@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "scaffolding/core/alone_scope.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/memory_room.h"
@@ -21,6 +22,7 @@ static std::atomic<int> g_busy{0};
 static thread_local int t_depth = 0;        // nested ComputeScopes of this thread
 static thread_local bool t_inside = false;  // running a piece of a parallel_for
 static thread_local int t_index = 0;        // which
+static thread_local int t_alone = 0;        // nested AloneScopes of this thread
 static std::atomic<int> g_threads{0};       // 0: not asked yet
 
 // libgomp ends the process where a thread cannot be started. So, where memory is limited, those that there is room for
@@ -61,7 +63,7 @@ int thread_index() { return t_inside ? t_index : 0; }
 
 ComputeScope::ComputeScope() {
   int free = 0;
-  alone = t_inside || !(t_depth > 0 || g_busy.compare_exchange_strong(free, 1));
+  alone = t_inside || t_alone > 0 || !(t_depth > 0 || g_busy.compare_exchange_strong(free, 1));
   if (!alone) ++t_depth;
   int want = alone ? 1 : num_threads();
   if (omp_get_max_threads() != want) {  // per host thread: libraries that use OpenMP follow it
@@ -73,6 +75,16 @@ ComputeScope::ComputeScope() {
 ComputeScope::~ComputeScope() {
   if (restore_) omp_set_num_threads(restore_);
   if (!alone && --t_depth == 0) g_busy.store(0);
+}
+
+AloneScope::AloneScope() : restore_(omp_get_max_threads()) {
+  ++t_alone;
+  omp_set_num_threads(1);
+}
+
+AloneScope::~AloneScope() {
+  omp_set_num_threads(restore_);
+  --t_alone;
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/data/distinct_colours.h"
 #include "scaffolding/data/icon_dataset.h"
 
 namespace sf::data {
@@ -171,21 +172,16 @@ ColourShares colours_of_drawing(const Tensor& drawing) {
   SF_CHECK(drawing.defined() && drawing.ndim() == 3 && drawing.size(0) == 4 && drawing.dtype() == kUInt8,
            "colours_of_drawing: a drawing must be uint8 [4, H, W], got ",
            drawing.defined() ? drawing.shape() : Shape{});
-  const Tensor planes = drawing.contiguous();
-  const int64_t height = planes.size(1), width = planes.size(2), area = height * width;
-  const int64_t step = std::max<int64_t>(1, std::min(height, width) / 64);  // shares of a grid are those of all
-  const auto* p = planes.data<uint8_t>();
+  const Tensor pixels = drawing.permute({1, 2, 0}).contiguous();
+  // Shares of a grid are those of all.
+  const int64_t step = std::max<int64_t>(1, std::min(pixels.size(0), pixels.size(1)) / 64);
+  const DistinctColours seen(pixels, 128, step);
+  std::vector<int> names;
+  for (const Oklch& colour : seen.oklch()) names.push_back(named_colour(colour));
   std::vector<int64_t> counts(colour_names().size());
-  int64_t all = 0;
-  for (int64_t y = 0; y < height; y += step)
-    for (int64_t x = 0; x < width; x += step) {
-      const int64_t i = y * width + x;
-      if (p[3 * area + i] < 128) continue;
-      ++all;
-      const int name = named_colour(oklch_of({p[i], p[area + i], p[2 * area + i]}));
-      if (name != kNoColour) ++counts[size_t(name)];
-    }
-  return shares_of(counts, all);
+  for (const DistinctColours::Pixel& pixel : seen.pixels())
+    if (names[pixel.colour] != kNoColour) ++counts[size_t(names[pixel.colour])];
+  return shares_of(counts, int64_t(seen.pixels().size()));
 }
 
 ColourShares colours_of_picture(const Tensor& picture, const std::array<uint8_t, 3>& ground) {

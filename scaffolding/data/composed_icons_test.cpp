@@ -264,7 +264,7 @@ TEST(IconCanvas, turned_by_a_quarter_and_mirrored) {
   const auto red_at = [&](const IconPose& pose) {
     IconCanvas canvas(8, {});
     canvas.put(whole, pose);
-    const Tensor picture = canvas.picture();
+    const Tensor picture = canvas.picture().contiguous();
     const auto* q = picture.data<uint8_t>();
     std::pair<int64_t, int64_t> place{-1, -1};
     for (int64_t i = 0; i < 64; ++i)

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "scaffolding/core/parallel.h"
 #include "scaffolding/core/source_dir.h"
 #include "scaffolding/ops/ops.h"
 
@@ -84,6 +85,18 @@ TEST(DataLoader, workers_change_nothing) {
     epoch_of(loader, &second);
     EXPECT_NE(second, first);
   }
+}
+
+TEST(DataLoader, workers_leave_the_pool_alone) {
+  const int threads = num_threads();
+  set_num_threads(3);
+  auto data = std::make_shared<Counting>();
+  std::atomic<int> pieces{0};
+  data->before = [&](int64_t) { parallel_for(1000, 1, [&](int64_t, int64_t) { ++pieces; }); };
+  DataLoader loader(data, {.batch_size = 4, .num_workers = 1});
+  EXPECT_EQ(epoch_of(loader).size(), 6u);
+  EXPECT_EQ(pieces, data->n);  // each sample's whole loop in the worker
+  set_num_threads(threads);
 }
 
 TEST(DataLoader, goes_on_where_it_was_stopped) {

@@ -5,77 +5,61 @@
 #include <cmath>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/data/icon_kernel.h"
 
 namespace sf::data {
+
+constinit KernelTable<WeightPixels> icon_weight{"icon_weight"};
+constinit KernelTable<PutPixels> icon_put{"icon_put"};
+constinit KernelTable<CanvasPixels> icon_canvas_bytes{"icon_canvas_bytes"};
 
 namespace {
 
 constexpr int64_t kLargest = 4096;
 constexpr uint8_t kSeen = 12;  // of 255
 
-// Bilinear; what lies outside is transparent.
-std::array<float, 4> at(const CutIcon& icon, float x, float y) {
-  std::array<float, 4> out{};
-  const float left = std::floor(x - 0.5f), top = std::floor(y - 0.5f);
-  const float fx = x - 0.5f - left, fy = y - 0.5f - top;
-  const auto x0 = int64_t(left), y0 = int64_t(top);
-  if (x0 >= 0 && y0 >= 0 && x0 + 1 < icon.width && y0 + 1 < icon.height) {
-    const float* a = icon.rgba.data() + 4 * (y0 * icon.width + x0);
-    const float* b = a + 4 * icon.width;
-    for (size_t c = 0; c < 4; ++c)
-      out[c] = (1 - fy) * ((1 - fx) * a[c] + fx * a[c + 4]) + fy * ((1 - fx) * b[c] + fx * b[c + 4]);
-    return out;
-  }
-  for (int64_t dy = 0; dy < 2; ++dy)
-    for (int64_t dx = 0; dx < 2; ++dx) {
-      const int64_t px = x0 + dx, py = y0 + dy;
-      if (px < 0 || py < 0 || px >= icon.width || py >= icon.height) continue;
-      const float weight = (dx ? fx : 1 - fx) * (dy ? fy : 1 - fy);
-      const float* from = icon.rgba.data() + 4 * (py * icon.width + px);
-      for (size_t c = 0; c < 4; ++c) out[c] += weight * from[c];
-    }
-  return out;
-}
-
 }  // namespace
 
 CutIcon cut_icon(const Tensor& drawing, bool whole) {
   SF_CHECK(drawing.defined() && drawing.ndim() == 3 && drawing.size(0) == 4 && drawing.dtype() == kUInt8,
            "cut_icon: a drawing must be uint8 [4, H, W], got ", drawing.defined() ? drawing.shape() : Shape{});
-  const Tensor planes = drawing.contiguous();
-  const int64_t height = planes.size(1), width = planes.size(2), area = height * width;
-  const auto* p = planes.data<uint8_t>();
-  int64_t left = width, right = 0, top = height, bottom = 0;
-  for (int64_t y = 0; y < height; ++y)
-    for (int64_t x = 0; x < width; ++x)
-      if (whole || p[3 * area + y * width + x] >= kSeen) {
-        left = std::min(left, x), right = std::max(right, x + 1);
-        top = std::min(top, y), bottom = std::max(bottom, y + 1);
-      }
+  const Tensor pixels = drawing.permute({1, 2, 0}).contiguous();
+  const int64_t height = pixels.size(0), width = pixels.size(1);
+  const auto* p = pixels.data<uint8_t>();
+  int64_t left = 0, right = width, top = 0, bottom = height;
+  if (!whole) {
+    const auto seen = [&](int64_t x, int64_t y) { return p[4 * (y * width + x) + 3] >= kSeen; };
+    left = width, right = 0, top = height, bottom = 0;
+    for (int64_t y = 0; y < height; ++y) {
+      int64_t first = 0, last = width;
+      while (first < width && !seen(first, y)) ++first;
+      if (first == width) continue;
+      while (!seen(last - 1, y)) --last;
+      left = std::min(left, first), right = std::max(right, last);
+      top = std::min(top, y), bottom = y + 1;
+    }
+  }
   CutIcon out;
-  if (left >= right) return out;
+  if (left >= right || top >= bottom) return out;
   out.width = right - left, out.height = bottom - top;
   out.left = left, out.top = top;
   out.rgba.resize(size_t(4 * out.width * out.height));
-  float* to = out.rgba.data();
-  for (int64_t y = top; y < bottom; ++y)
-    for (int64_t x = left; x < right; ++x) {
-      const int64_t i = y * width + x;
-      const float alpha = float(p[3 * area + i]);
-      for (int64_t c = 0; c < 3; ++c) *to++ = float(p[c * area + i]) * alpha / 255;
-      *to++ = alpha;
-    }
+  for (int64_t y = top; y < bottom; ++y) {
+    const WeightPixels row{p + 4 * (y * width + left), out.rgba.data() + 4 * (y - top) * out.width, out.width};
+    icon_weight.find(Device::CPU, row)(row);
+  }
   return out;
 }
 
 IconCanvas::IconCanvas(int64_t size, const IconGround& ground) : size_(size) {
   SF_CHECK(size >= 1 && size <= kLargest, "IconCanvas: size must be 1 to ", kLargest, ", got ", size);
-  rgb_.reserve(size_t(3 * size * size));
+  rgb_.resize(size_t(4 * size * size));
   for (int64_t y = 0; y < size; ++y) {
     const double down = size > 1 ? double(y) / double(size - 1) : 0;
-    for (int64_t x = 0; x < size; ++x)
-      for (size_t c = 0; c < 3; ++c)
-        rgb_.push_back(float(double(ground.top[c]) + down * (double(ground.bottom[c]) - double(ground.top[c]))));
+    std::array<float, 4> colour{};
+    for (size_t c = 0; c < 3; ++c)
+      colour[c] = float(double(ground.top[c]) + down * (double(ground.bottom[c]) - double(ground.top[c])));
+    for (int64_t x = 0; x < size; ++x) std::copy_n(colour.data(), 4, rgb_.data() + 4 * (y * size + x));
   }
 }
 
@@ -93,42 +77,36 @@ void IconCanvas::put(const CutIcon& icon, const IconPose& pose) {
   const bool exact = pose.angle == 0 && pose.scale == 1;
   const int samples = exact ? 1 : std::clamp(int(std::ceil(1 / pose.scale)), 2, 8);
   const double left = pose.x - 0.5 * double(icon.width), top = pose.y - 0.5 * double(icon.height);
+  PutPixels work{.icon = icon.rgba.data(),
+                 .width = icon.width,
+                 .height = icon.height,
+                 .canvas = rgb_.data(),
+                 .size = size_,
+                 .left = first(pose.x - half_width),
+                 .right = last(pose.x + half_width),
+                 .top = first(pose.y - half_height),
+                 .bottom = last(pose.y + half_height),
+                 .x = pose.x,
+                 .y = pose.y,
+                 .scale = pose.scale,
+                 .cosine = cosine,
+                 .sine = sine,
+                 .mirrored = pose.mirrored,
+                 .samples = samples};
   if (exact && !pose.mirrored && left == std::floor(left) && top == std::floor(top)) {
-    const auto x0 = int64_t(left), y0 = int64_t(top);
-    for (int64_t y = std::max<int64_t>(0, y0); y < std::min(size_, y0 + icon.height); ++y)
-      for (int64_t x = std::max<int64_t>(0, x0); x < std::min(size_, x0 + icon.width); ++x) {
-        const float* from = icon.rgba.data() + 4 * ((y - y0) * icon.width + x - x0);
-        float* to = rgb_.data() + 3 * (y * size_ + x);
-        for (size_t c = 0; c < 3; ++c) to[c] = from[c] + to[c] * (1 - from[3] / 255);
-      }
-    return;
+    work.samples = 0;
+    work.x = left, work.y = top;
+    work.left = std::max<int64_t>(0, int64_t(left)), work.right = std::min(size_, int64_t(left) + icon.width);
+    work.top = std::max<int64_t>(0, int64_t(top)), work.bottom = std::min(size_, int64_t(top) + icon.height);
   }
-  for (int64_t y = first(pose.y - half_height); y < last(pose.y + half_height); ++y)
-    for (int64_t x = first(pose.x - half_width); x < last(pose.x + half_width); ++x) {
-      std::array<float, 4> sum{};
-      for (int sy = 0; sy < samples; ++sy)
-        for (int sx = 0; sx < samples; ++sx) {
-          const double dx = double(x) + (sx + 0.5) / samples - pose.x, dy = double(y) + (sy + 0.5) / samples - pose.y;
-          double u = (cosine * dx + sine * dy) / pose.scale, v = (cosine * dy - sine * dx) / pose.scale;
-          if (pose.mirrored) u = -u;
-          const auto value = at(icon, float(u + 0.5 * double(icon.width)), float(v + 0.5 * double(icon.height)));
-          for (size_t c = 0; c < 4; ++c) sum[c] += value[c];
-        }
-      const float part = 1 / float(samples * samples);
-      if (sum[3] == 0) continue;
-      float* to = rgb_.data() + 3 * (y * size_ + x);
-      for (size_t c = 0; c < 3; ++c) to[c] = sum[c] * part + to[c] * (1 - sum[3] * part / 255);
-    }
+  icon_put.find(Device::CPU, work)(work);
 }
 
 Tensor IconCanvas::picture() const {
-  Tensor out = empty({3, size_, size_}, kUInt8, Device::CPU);
-  auto* to = out.data<uint8_t>();
-  const int64_t area = size_ * size_;
-  for (int64_t i = 0; i < area; ++i)
-    for (int64_t c = 0; c < 3; ++c)
-      to[c * area + i] = uint8_t(std::lround(std::clamp(rgb_[size_t(3 * i + c)], 0.f, 255.f)));
-  return out;
+  Tensor out = empty({size_, size_, 3}, kUInt8, Device::CPU);
+  const CanvasPixels work{rgb_.data(), out.data<uint8_t>(), size_ * size_};
+  icon_canvas_bytes.find(Device::CPU, work)(work);
+  return out.permute({2, 0, 1});
 }
 
 }  // namespace sf::data

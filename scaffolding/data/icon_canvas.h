@@ -23,11 +23,11 @@ class IconCanvas {
  public:
   IconCanvas(int64_t size, const IconGround& ground);
   void put(const CutIcon& icon, const IconPose& pose);
-  Tensor picture() const;  // uint8 [3, size, size]
+  Tensor picture() const;  // uint8 [3, size, size], the pixels' channels side by side
 
  private:
   int64_t size_;
-  std::vector<float> rgb_;  // [size, size, 3]
+  std::vector<float> rgb_;  // [size, size, 4], the last channel unused
 };
 
 }  // namespace sf::data

@@ -82,6 +82,7 @@ IconDataset::IconDataset(const std::string& tar_path, IconOptions options)
     if (!options_.styles.empty() && !has(options_.styles, icon.style)) continue;
     if (!has(options_.left_out_groups, icon.group)) icons_.push_back(std::move(icon));
   }
+  kept_.resize(icons_.size());
   SF_CHECK(!icons_.empty(), "IconDataset: ", tar_path, " has no pictures of these splits, styles and groups");
 }
 
@@ -92,7 +93,20 @@ const Icon& IconDataset::icon(int64_t index) const {
 
 std::string IconDataset::sample_name(int64_t index) const { return pictures_.sample_name(icon(index).index); }
 
-Tensor IconDataset::drawing(int64_t index) const { return pictures_.picture(icon(index).index); }
+Tensor IconDataset::drawing(int64_t index) const {
+  const int64_t place = icon(index).index;
+  {
+    std::lock_guard guard(lock_);
+    if (const Tensor& kept = kept_[size_t(index)]; kept.defined()) return kept;
+  }
+  Tensor drawing = pictures_.picture(place);
+  std::lock_guard guard(lock_);
+  if (!kept_[size_t(index)].defined() && kept_bytes_ + int64_t(drawing.nbytes()) <= options_.kept_bytes) {
+    kept_[size_t(index)] = drawing;
+    kept_bytes_ += int64_t(drawing.nbytes());
+  }
+  return drawing;
+}
 
 Tensor IconDataset::picture(int64_t index, const std::array<uint8_t, 3>& background) const {
   SampleRandom unused(0);

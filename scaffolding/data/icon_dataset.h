@@ -5,6 +5,7 @@
 // Thread-safe, as every Dataset.
 #pragma once
 #include <array>
+#include <mutex>
 #include <optional>
 
 #include "scaffolding/data/image_dataset.h"
@@ -35,6 +36,7 @@ struct IconOptions {
   double background_probability = 0.5;       // that the background is named, and of any colour; else it is white
   double keyword_probability = 0.15;         // that keywords stand for the caption
   double style_dropout = 0.1;                // that the style is not named
+  int64_t kept_bytes = int64_t(512) << 20;   // of drawings that are decoded once and then kept
 };
 
 struct Icon {
@@ -57,7 +59,8 @@ class IconDataset : public Dataset {
   std::string sample_name(int64_t index) const override;
 
   const Icon& icon(int64_t index) const;
-  Tensor drawing(int64_t index) const;  // with its transparency, in the file's size: uint8 [4, H, W]
+  // With its transparency, in the file's size: uint8 [4, H, W]. Shared with later calls: not to be written to.
+  Tensor drawing(int64_t index) const;
   Tensor picture(int64_t index, const std::array<uint8_t, 3>& background) const;  // float32 [3, size, size] in [-1, 1]
   std::string subject(int64_t index, SampleRandom& random) const;  // its caption, or some of its keywords
   std::string prompt(int64_t index, const std::string& background, SampleRandom& random) const;
@@ -68,6 +71,9 @@ class IconDataset : public Dataset {
   WebDataset pictures_;
   IconOptions options_;
   std::vector<Icon> icons_;
+  mutable std::mutex lock_;
+  mutable Tensors kept_;  // undefined where it was not asked for, or had no room
+  mutable int64_t kept_bytes_ = 0;
 };
 
 }  // namespace sf::data

@@ -80,6 +80,19 @@ TEST_F(IconDatasetTest, SplitsAndGroups) {
   SF_EXPECT_ERROR(IndexError, "there are 1 icons", without_symbols.icon(1));
 }
 
+TEST_F(IconDatasetTest, DrawingsAreKeptAsFarAsThereIsRoom) {
+  const auto path = tar(rows_);
+  IconDataset all(path), one(path, {.kept_bytes = 4 * 16 * 16}), none(path, {.kept_bytes = 0});
+  const auto keeps = [](const IconDataset& icons, int64_t i) {
+    const Tensor first = icons.drawing(i);
+    return first.data_ptr() == icons.drawing(i).data_ptr();
+  };
+  EXPECT_TRUE(keeps(all, 0) && keeps(all, 1));
+  EXPECT_TRUE(keeps(one, 0) && !keeps(one, 1));
+  EXPECT_FALSE(keeps(none, 0) || keeps(none, 1));
+  EXPECT_EQ(none.drawing(1).to_vector(), all.drawing(1).to_vector());
+}
+
 TEST_F(IconDatasetTest, TextsHoldEveryWordOfAPrompt) {
   std::string all;
   for (auto& text : IconDataset(tar(rows_)).texts()) all += text + "\n";

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "scaffolding/core/alone_scope.h"
 #include "scaffolding/core/env.h"
 
 namespace sf::data {
@@ -157,6 +158,7 @@ void Prefetcher::finish(Slot& slot) {
 }
 
 void Prefetcher::work() {
+  const AloneScope alone;
   std::unique_lock guard(lock_);
   for (;;) {
     std::shared_ptr<Slot> slot;

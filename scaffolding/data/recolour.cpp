@@ -7,6 +7,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/data/colour_names.h"
+#include "scaffolding/data/distinct_colours.h"
 
 namespace sf::data {
 
@@ -34,54 +35,50 @@ float turn(float from, float to) { return wrapped(to - from + 180) - 180; }  // 
 // From 0 at `none` to 1 at `all`.
 float ramp(float v, float none, float all) { return std::clamp((v - none) / (all - none), 0.f, 1.f); }
 
-std::vector<Oklch> colours_of(const Tensor& planes) {
-  const int64_t area = planes.size(1) * planes.size(2);
-  const auto* p = planes.data<uint8_t>();
-  std::vector<Oklch> all(static_cast<size_t>(area));
-  for (int64_t i = 0; i < area; ++i)
-    if (p[3 * area + i] > 0) all[size_t(i)] = oklch_of({p[i], p[area + i], p[2 * area + i]});
-  return all;
-}
-
-Tensor checked(const char* who, const Tensor& drawing) {
+Tensor pixels_of(const char* who, const Tensor& drawing) {
   SF_CHECK(drawing.defined() && drawing.ndim() == 3 && drawing.size(0) == 4 && drawing.dtype() == kUInt8, who,
            ": a drawing must be uint8 [4, H, W], got ", drawing.defined() ? drawing.shape() : Shape{});
-  return drawing.contiguous();
+  return drawing.permute({1, 2, 0}).contiguous();
 }
 
-Tensor with_colours(const Tensor& planes, const std::vector<Oklch>& colours, const std::vector<float>& changed) {
-  Tensor out = planes.clone();
-  const int64_t area = planes.size(1) * planes.size(2);
-  auto* p = out.data<uint8_t>();
-  for (int64_t i = 0; i < area; ++i) {
-    if (p[3 * area + i] == 0 || changed[size_t(i)] == 0) continue;
-    const auto rgb = rgb_of(colours[size_t(i)]);
-    for (int64_t c = 0; c < 3; ++c) {
-      uint8_t& to = p[c * area + i];
-      to = uint8_t(std::lround(float(to) + changed[size_t(i)] * (float(rgb[size_t(c)]) - float(to))));
+// The drawing with what can be seen of each colour changed by a share to another.
+Tensor with_colours(const Tensor& pixels, const DistinctColours& seen, const std::vector<Oklch>& colours,
+                    const std::vector<float>& changed) {
+  const auto& distinct = seen.colours();
+  std::vector<std::array<uint8_t, 3>> to(distinct.begin(), distinct.end());
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (changed[i] == 0) continue;
+    const auto rgb = rgb_of(colours[i]);
+    for (size_t c = 0; c < 3; ++c) {
+      const auto from = float(to[i][c]);
+      to[i][c] = uint8_t(std::lround(from + changed[i] * (float(rgb[c]) - from)));
     }
   }
-  return out;
+  Tensor out = pixels.clone();
+  auto* p = out.data<uint8_t>();
+  for (const DistinctColours::Pixel& pixel : seen.pixels()) std::copy_n(to[pixel.colour].data(), 3, p + 4 * pixel.at);
+  return out.permute({2, 0, 1});
 }
 
-// How much each pixel belongs to the main colour, and the mean of that.
+// How much each colour belongs to the main colour, and the mean of that.
 struct Main {
   std::vector<float> part;
   Oklch mean;
   float area = 0;
 };
 
-Main main_of(const std::vector<Oklch>& colours, const uint8_t* alpha) {
+Main main_of(const DistinctColours& seen, const std::vector<Oklch>& colours) {
   // Hues in 24 bins, each with its neighbours, against what has none, in three lightnesses.
   constexpr int kBins = 24;
   std::array<float, kBins> hues{};
   std::array<float, 3> grays{};
-  for (size_t i = 0; i < colours.size(); ++i) {
-    const float a = float(alpha[i]) / 255;
-    const Oklch& c = colours[i];
-    if (c.chroma >= kColourful) hues[size_t(c.hue / (360.f / kBins)) % kBins] += a;
-    else grays[c.lightness < 0.45f ? 0 : c.lightness < 0.8f ? 1 : 2] += a;
-  }
+  std::vector<float*> counted;
+  for (const Oklch& c : colours)
+    counted.push_back(c.chroma >= kColourful ? &hues[size_t(c.hue / (360.f / kBins)) % kBins]
+                                             : &grays[c.lightness < 0.45f  ? 0
+                                                      : c.lightness < 0.8f ? 1
+                                                                           : 2]);
+  for (const DistinctColours::Pixel& pixel : seen.pixels()) *counted[pixel.colour] += float(pixel.alpha) / 255;
   const auto around = [&](int b) {
     return hues[size_t(b)] + hues[size_t(b + 1) % kBins] + hues[size_t(b + kBins - 1) % kBins];
   };
@@ -95,20 +92,22 @@ Main main_of(const std::vector<Oklch>& colours, const uint8_t* alpha) {
 
   Main out;
   out.part.resize(colours.size());
-  float x = 0, y = 0;
+  std::vector<float> turns(colours.size());
   for (size_t i = 0; i < colours.size(); ++i) {
     const Oklch& c = colours[i];
-    float& part = out.part[i];
-    if (colourful) {
-      part = ramp(c.chroma, 0.02f, kColourful) * ramp(-std::abs(turn(c.hue, hue)), -55, -38);
-    } else {
-      part = ramp(-c.chroma, -0.06f, -0.04f) * ramp(-std::abs(c.lightness - kLight[gray]), -0.33f, -0.22f);
-    }
-    const float weight = part * float(alpha[i]) / 255;
+    out.part[i] = colourful
+                      ? ramp(c.chroma, 0.02f, kColourful) * ramp(-std::abs(turn(c.hue, hue)), -55, -38)
+                      : ramp(-c.chroma, -0.06f, -0.04f) * ramp(-std::abs(c.lightness - kLight[gray]), -0.33f, -0.22f);
+    turns[i] = turn(hue, c.hue);
+  }
+  float x = 0, y = 0;
+  for (const DistinctColours::Pixel& pixel : seen.pixels()) {
+    const Oklch& c = colours[pixel.colour];
+    const float weight = out.part[pixel.colour] * float(pixel.alpha) / 255;
     out.area += weight;
     out.mean.lightness += weight * c.lightness;
     out.mean.chroma += weight * c.chroma;
-    x += weight * turn(hue, c.hue), y += weight;
+    x += weight * turns[pixel.colour], y += weight;
   }
   if (out.area > 0) {
     out.mean.lightness /= out.area;
@@ -124,10 +123,10 @@ std::optional<Tensor> recoloured(const Tensor& drawing, const std::string& colou
   const auto* target =
       std::find_if(std::begin(kTargets), std::end(kTargets), [&](auto& t) { return colour == t.name; });
   SF_CHECK(target != std::end(kTargets), "recoloured: there is no colour '", colour, "'");
-  const Tensor planes = checked("recoloured", drawing);
-  const int64_t area = planes.size(1) * planes.size(2);
-  std::vector<Oklch> colours = colours_of(planes);
-  const Main main = main_of(colours, planes.data<uint8_t>() + 3 * area);
+  const Tensor pixels = pixels_of("recoloured", drawing);
+  const DistinctColours seen(pixels, 1);
+  std::vector<Oklch> colours = seen.oklch();
+  const Main main = main_of(seen, colours);
   if (main.area < 16) return std::nullopt;
   const float light = std::clamp(main.mean.lightness, target->least_light, target->most_light),
               chroma = std::clamp(main.mean.chroma, target->least_chroma, target->most_chroma);
@@ -142,20 +141,21 @@ std::optional<Tensor> recoloured(const Tensor& drawing, const std::string& colou
     c.chroma = chroma * strength;
     c.lightness = light + shading * (c.lightness - main.mean.lightness);
   }
-  Tensor out = with_colours(planes, colours, main.part);
+  Tensor out = with_colours(pixels, seen, colours, main.part);
   if (colours_of_drawing(out).clearly() != colour) return std::nullopt;
   return out;
 }
 
 Tensor hue_turned(const Tensor& drawing, double degrees) {
-  const Tensor planes = checked("hue_turned", drawing);
-  std::vector<Oklch> colours = colours_of(planes);
+  const Tensor pixels = pixels_of("hue_turned", drawing);
+  const DistinctColours seen(pixels, 1);
+  std::vector<Oklch> colours = seen.oklch();
   std::vector<float> changed;
   for (auto& c : colours) {
     changed.push_back(c.chroma > 0.01f ? 1.f : 0.f);
     c.hue = wrapped(c.hue + float(degrees));
   }
-  return with_colours(planes, colours, changed);
+  return with_colours(pixels, seen, colours, changed);
 }
 
 }  // namespace sf::data

@@ -32,7 +32,8 @@ Tensor face(const Rgb& colour) {
 }
 
 Rgb at(const Tensor& drawing, int64_t y, int64_t x) {
-  const auto* p = drawing.data<uint8_t>() + y * kSide + x;
+  const Tensor planes = drawing.contiguous();
+  const auto* p = planes.data<uint8_t>() + y * kSide + x;
   return {p[0], p[kSide * kSide], p[2 * kSide * kSide]};
 }
 

@@ -1,5 +1,7 @@
 #include "scaffolding/train/text_to_image/text_encoder_stage.h"
 
+#include <unordered_map>
+
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/ops/ops.h"
@@ -24,9 +26,11 @@ models::CLIPTextConfig text_encoder_config(const Recipe& recipe, const tokenizer
 Tensor token_ids(const tokenizers::CLIPTokenizer& tokenizer, const std::vector<std::string>& prompts) {
   auto options = tokenizer.fixed_length();
   std::vector<int64_t> ids;
+  std::unordered_map<std::string_view, std::vector<int64_t>> known;  // a picture with several noises has one prompt
   for (auto& prompt : prompts) {
-    auto one = tokenizer.encode(prompt, options).ids;
-    ids.insert(ids.end(), one.begin(), one.end());
+    auto [it, is_new] = known.try_emplace(prompt);
+    if (is_new) it->second = tokenizer.encode(prompt, options).ids;
+    ids.insert(ids.end(), it->second.begin(), it->second.end());
   }
   return tensor(ids, {int64_t(prompts.size()), int64_t(ids.size() / prompts.size())});
 }
