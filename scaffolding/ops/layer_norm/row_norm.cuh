@@ -116,8 +116,8 @@ __device__ inline void load_runs(const RowGroup<kGroup>& g, int cols, const T* f
 // row_norm where a NormPair says it all. Short code besides few waits: such a call takes a few microseconds, in which
 // each multiprocessor also loads the instructions.
 template <bool kMean, class T, int kGroup, int V, int K>
-__global__ void __launch_bounds__(kThreads, K > 4 ? 2 : 4) row_norm_of_pair(RowNorm<T> n, NormPair<T> pair,
-                                                                           unsigned width) {
+__global__ void __launch_bounds__(kThreads, K > 4 ? 3 : 4)
+    row_norm_of_pair(RowNorm<T> n, NormPair<T> pair, unsigned width) {
   using A = real_t<T>;
   RowGroup<kGroup> g{width};
   int64_t row = g.row();
@@ -177,14 +177,14 @@ __global__ void __launch_bounds__(kThreads, K > 4 ? 2 : 4) row_norm_of_pair(RowN
   });
 }
 
-// Calls f(group, K, blocks, width) for rows that row_norm_of_pair takes: as choose_rows with half as many runs a
-// thread, since the pair is kept too. False for longer ones.
+// Calls f(group, K, blocks, width) for rows that row_norm_of_pair takes: as choose_rows with fewer runs a thread, since
+// the pair is kept too; five where that is 1280 elements of 16 bits. False for longer rows.
 template <int V, class F> bool choose_rows_of_pair(int64_t rows, int64_t cols, const F& f) {
   constexpr int64_t kWanted = int64_t(1) << 17;  // threads, of a GPU of 132 multiprocessors
   constexpr int64_t kFewRows = 512;              // warps for so many would leave multiprocessors without a block
   int64_t runs = cols / V;
   if (runs > 2 * kThreads) return false;
-  if (runs > (rows > kFewRows ? 8 : 4) * kWarp) {
+  if (runs > (rows > kFewRows ? 5 : 4) * kWarp) {
     f(int_constant<kThreads>(), int_constant<2>(), unsigned(rows), unsigned(kThreads));
     return true;
   }
@@ -192,7 +192,7 @@ template <int V, class F> bool choose_rows_of_pair(int64_t rows, int64_t cols, c
   while (width < kWarp && width < runs && (width < 4 || width * 4 < runs || rows * width < kWanted)) width *= 2;
   unsigned blocks = unsigned((rows * width + kThreads - 1) / kThreads);
   if (runs <= 4 * int64_t(width)) f(int_constant<kWarp>(), int_constant<4>(), blocks, width);
-  else f(int_constant<kWarp>(), int_constant<8>(), blocks, width);
+  else f(int_constant<kWarp>(), int_constant<5>(), blocks, width);
   return true;
 }
 

@@ -37,7 +37,8 @@ template <class T> struct RowNormGradient {
 // columns and the others take rows in turn. A thread adds up in T's arithmetic type, at most kRowsOfThread numbers.
 struct RowPieces {
   static constexpr int64_t kRowsOfThread = 256;
-  int64_t rows, per_batch;  // of a piece; pieces of a batch
+  int64_t rows;        // of a piece
+  unsigned per_batch;  // pieces of a batch
   unsigned log_wide, blocks_wide;
 
   // blocks: about how many are wanted in all
@@ -47,15 +48,16 @@ struct RowPieces {
     int64_t wanted = blocks > row_blocks ? blocks / row_blocks : 1;
     rows = ((batch_rows + wanted - 1) / wanted + tall - 1) / tall * tall;
     rows = rows > kRowsOfThread * tall ? kRowsOfThread * tall : rows < tall ? tall : rows;
-    per_batch = (batch_rows + rows - 1) / rows;
+    per_batch = unsigned((batch_rows + rows - 1) / rows);
   }
 };
 // The rows of the piece that this block takes.
 struct PieceOfRows {
   int64_t piece, batch, first, end;
   template <class T> __device__ PieceOfRows(const RowNormGradient<T>& n, const RowPieces& pieces) {
-    piece = blockIdx.x / pieces.blocks_wide, batch = piece / pieces.per_batch;
-    first = batch * n.rows_per_batch + piece % pieces.per_batch * pieces.rows;
+    unsigned p = blockIdx.x / pieces.blocks_wide, b = p / pieces.per_batch;  // in 64 bits 70 instructions each
+    piece = p, batch = b;
+    first = batch * n.rows_per_batch + int64_t(p - b * pieces.per_batch) * pieces.rows;
     int64_t batch_end = (batch + 1) * n.rows_per_batch;
     end = first + pieces.rows < batch_end ? first + pieces.rows : batch_end;
   }
@@ -76,13 +78,21 @@ SF_ROW_KERNEL row_norm_gradients(RowNormGradient<T> n, RowPieces pieces, real_t<
   unsigned wide = 1u << pieces.log_wide, along = threadIdx.x & (wide - 1), of_row = threadIdx.x >> pieces.log_wide,
            tall = kThreads >> pieces.log_wide, warp = threadIdx.x / kWarp;
   PieceOfRows at(n, pieces);
-  int cols = int(n.cols), kept = K * V * int(wide);
-  A* factor = shared[0].v;
-  for (int c = int(threadIdx.x); c < kept; c += kThreads) {
-    A f = c < cols ? A(1) : A(0);
-    if (c < cols && n.weight) f = entry<A>(n.weight, c);
-    if (c < cols && n.scale) f += f * entry<A>(n.scale, at.batch * n.scale_stride + c);
-    factor[c] = f;
+  int cols = int(n.cols);
+#pragma unroll 1
+  for (int run = int(threadIdx.x); run < K * int(wide); run += kThreads) {
+    int c = run * V;
+    A f[V], more[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i) f[i] = c < cols ? A(1) : A(0);
+    if (c < cols && n.weight) read_entries<T, V>(n.weight, c, f);
+    if (c < cols && n.scale) {
+      read_entries<T, V>(n.scale, at.batch * n.scale_stride + c, more);
+#pragma unroll
+      for (int i = 0; i < V; ++i) f[i] += f[i] * more[i];
+    }
+#pragma unroll
+    for (int i = 0; i < V; ++i) shared[run].v[i] = f[i];
   }
   __syncthreads();
   A sums[kSums ? kColumnSums : 1][K][V] = {}, per_column = A(1) / A(cols);
@@ -124,8 +134,10 @@ SF_ROW_KERNEL row_norm_gradients(RowNormGradient<T> n, RowPieces pieces, real_t<
       if (threadIdx.x % kWarp == 0) of_warps[turn][0][warp] = sum, of_warps[turn][1][warp] = sum_hat;
       __syncthreads();
       sum = 0, sum_hat = 0;
-      unsigned begin = of_row * (wide / kWarp), end = begin + wide / kWarp;
-      for (unsigned w = begin; w < end; ++w) sum += of_warps[turn][0][w], sum_hat += of_warps[turn][1][w];
+      unsigned count = wide / kWarp, begin = of_row * count;
+#pragma unroll
+      for (unsigned w = 0; w < kWarps; ++w)
+        if (w < count) sum += of_warps[turn][0][begin + w], sum_hat += of_warps[turn][1][begin + w];
       turn ^= 1;
     }
     sum = n.mean ? sum * per_column : A(0);
@@ -162,11 +174,13 @@ SF_ROW_KERNEL row_norm_gradients(RowNormGradient<T> n, RowPieces pieces, real_t<
 #pragma unroll
         for (int i = 0; i < V; ++i) shared[(what * K + k) * kThreads + int(threadIdx.x)].v[i] = sums[what][k][i];
     __syncthreads();
+#pragma unroll 1
     for (unsigned task = threadIdx.x; task < kColumnSums * K * wide; task += kThreads) {
       unsigned run = task >> pieces.log_wide, lane = task & (wide - 1), what = run / K;
       int c = int((run % K) * wide + lane) * V;
       if (c >= cols) continue;
       Vec<A, V> total = shared[run * kThreads + lane];
+#pragma unroll 4
       for (unsigned r = 1; r < tall; ++r) {
         Vec<A, V> more = shared[run * kThreads + r * wide + lane];
 #pragma unroll
@@ -334,7 +348,8 @@ void run_row_norm_backward(const char* op, Device device, RowNormGradient<T> n, 
   if (n.cols == 0) return;
   bool vectors = aligned_rows<T, V>(n.cols, n.x, n.dy, n.dsum, n.dx) && vector_entries(n.weight) &&
                  vector_entries(n.bias) && vector_entries(n.scale, n.scale_stride);
-  bool short_rows = aligned_rows<T, kShort>(n.cols, n.x, n.dy, n.dsum, n.dx) && n.cols <= K * kShort * kThreads;
+  bool short_rows = aligned_rows<T, kShort>(n.cols, n.x, n.dy, n.dsum, n.dx) && n.cols <= K * kShort * kThreads &&
+                    vector_entries(n.weight) && vector_entries(n.scale, n.scale_stride);
   bool of_all = d.dweight.data || d.dbias.data, of_batches = d.dscale.data || d.dshift.data;
   if (!of_batches && !n.scale.data) n.rows_per_batch = n.rows;
   int64_t batches = n.rows > 0 ? n.rows / n.rows_per_batch : 0, batch_rows = batches > 0 ? n.rows_per_batch : 0;
@@ -356,8 +371,7 @@ void run_row_norm_backward(const char* op, Device device, RowNormGradient<T> n, 
                                : row_norm_partial_sums<T, 1>;
       launch(op, device, count, kernel, n, pieces, partial.as<A>());
     }
-    ColumnTotals<A> t{partial.as<A>(), n.cols,   batches, pieces.per_batch, n.scale_stride,
-                      n.weight,        n.bias,   n.scale, d};
+    ColumnTotals<A> t{partial.as<A>(), n.cols, batches, pieces.per_batch, n.scale_stride, n.weight, n.bias, n.scale, d};
     if (of_all) run_total_sums<false>(op, device, t, 1);
     if (of_batches && d.batches > 0) run_total_sums<true>(op, device, t, d.batches);
   } else if (short_rows && batches > 0) {
@@ -365,7 +379,8 @@ void run_row_norm_backward(const char* op, Device device, RowNormGradient<T> n, 
   }
   if (short_rows || n.rows == 0) return;
   choose_rows<T>(n.rows, n.cols, vectors, [&](auto group, auto v, auto k, unsigned dx_blocks, unsigned width) {
-    launch(op, device, dx_blocks, row_norm_dx<T, group(), v(), k()>, n, width);
+    if constexpr (group() == kThreads || v() == 1)  // row_norm_gradients took the others
+      launch(op, device, dx_blocks, row_norm_dx<T, group(), v(), k()>, n, width);
   });
 }
 
