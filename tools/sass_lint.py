@@ -29,6 +29,10 @@ KNOWN = [
     (SPILL, "backend/cuda/cub", "", "CUB's"),
     (SPILL, "quantize/fp8", "measured_rows<double", "nobody quantises doubles often"),
     (SPILL, "group_norm/group_norm.cu", "normalise_planes<double", "two registers"),
+    (SPILL, "layer_norm/layer_norm", "row_norm_gradients<Half", "one register"),
+    (SPILL, "rms_norm/rms_norm", "row_norm_gradients<Half", "one register"),
+    (DOUBLE, "layer_norm/layer_norm", "row_norm_total_sums", "a few hundred numbers of each column"),
+    (DOUBLE, "rms_norm/rms_norm", "row_norm_total_sums", "a few hundred numbers of each column"),
     (SPILL, "group_norm/group_norm.cu", "whole_groups<float, 1, true, 256", "one register, where no vector fits"),
 ]
 

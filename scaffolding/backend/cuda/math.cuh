@@ -14,6 +14,8 @@ __device__ inline float erf_of(float x) { return ::erff(x); }
 __device__ inline double erf_of(double x) { return ::erf(x); }
 __device__ inline float root(float x) { return ::sqrtf(x); }
 __device__ inline double root(double x) { return ::sqrt(x); }
+__device__ inline float inverse_root(float x) { return ::rsqrtf(x); }  // to 2 ulp
+__device__ inline double inverse_root(double x) { return 1 / ::sqrt(x); }
 
 // The larger; of a NaN and a number the number.
 __device__ inline float larger_of(float a, float b) { return ::fmaxf(a, b); }

@@ -138,6 +138,15 @@ TEST_F(CudaRowKernels, gradients_of_norms_over_many_rows) {
   compare(
       "modulate", [=](const Tensors& in) { return layer_norm_modulate(in[0], in[1], in[2]); }, {x, one, randn({3, 40})},
       kFloat32);
+  // more rows than the blocks that stay can take at once, each row by several warps
+  Tensor wide = randn({1100, 1032}), w = randn({1032}), b = randn({1032});
+  for (DType t : {kFloat32, kBFloat16})
+    compare(
+        "layer_norm", [](const Tensors& in) { return layer_norm(in[0], {1032}, in[1], in[2]); }, {wide, w, b}, t);
+  Tensor wider = randn({2, 270, 2600}), two = randn({2, 2600});
+  compare(
+      "modulate", [](const Tensors& in) { return layer_norm_modulate(in[0], in[1], in[2], in[3], in[4]); },
+      {wider, two, randn({2, 2600}), randn({2600}), randn({2600})}, kFloat32);
 }
 
 TEST_F(CudaRowKernels, scale_and_shift_may_be_parts_of_one_tensor) {

@@ -137,6 +137,20 @@ template <class T, int V> struct alignas(sizeof(T) * V) Held<T, V, true> {
   }
 };
 
+// x rounded to T, as it is stored.
+template <class T, int V> __device__ inline Held<T, V> hold(const real_t<T> (&x)[V]) {
+  Held<T, V> held;
+  if constexpr (sizeof(T) == 2 && V % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < V; i += 2)
+      held.pairs[i / 2] = uint32_t(to_storage<T>(x[i]).bits) | uint32_t(to_storage<T>(x[i + 1]).bits) << 16;
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; ++i) held.bits.v[i] = to_storage<T>(x[i]);
+  }
+  return held;
+}
+
 template <int V, class T> __device__ inline void read_lanes(const T* p, real_t<T> (&x)[V]) {
   // a copy: of a reference, nvcc loads the elements one by one
   Held<T, V> bits = *reinterpret_cast<const Held<T, V>*>(p);

@@ -1,28 +1,8 @@
-// layer_norm and rms_norm on CUDA, one kernel each way for both: rms_norm has no mean and no bias.
-// Gradients that sum over rows go in two steps: partial sums of pieces of rows, then sums of those; no atomics, so that
-// the same input gives the same bits.
+// layer_norm and rms_norm on CUDA, the same kernels for both: rms_norm has no mean and no bias.
 #pragma once
-#include "scaffolding/backend/cuda/rows.cuh"
-#include "scaffolding/backend/cuda/scratch.h"
-#include "scaffolding/backend/cuda/walk.cuh"
+#include "scaffolding/ops/layer_norm/row_norm_backward.cuh"
 
 namespace sf::cuda {
-
-// Which batch a row belongs to: r / rows_per_batch.
-struct RowBatches {
-  int64_t rows_per_batch = 1;
-  bool small = true;  // 32 bits suffice: a division of 64 bits is 70 instructions
-  Divider divider;
-
-  RowBatches() = default;
-  RowBatches(int64_t rows, int64_t per_batch)
-      : rows_per_batch(per_batch > 0 ? per_batch : 1), small(rows <= INT32_MAX && per_batch <= INT32_MAX) {
-    if (small) divider = Divider(uint32_t(rows_per_batch));
-  }
-  __device__ int64_t of(int64_t row) const {
-    return small ? int64_t(divider.quotient(uint32_t(row))) : row / rows_per_batch;
-  }
-};
 
 // The members of LayerNormForward and RmsNormForward; what is absent is null.
 template <class T> struct RowNorm {
@@ -114,174 +94,129 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
   });
 }
 
-template <class T> struct RowNormGradient {
-  const T *x, *dy, *dsum;
-  T* dx;
-  Numbers weight, bias, scale;
-  int64_t rows, cols, rows_per_batch, scale_stride;
-  RowBatches batches;
-  const real_t<T>*mean, *rstd;  // mean is null for rms_norm
+// The one pair of factor and offset of most calls, weight and bias or scale and shift, in x's dtype: a row's part of it
+// is loaded together with the row.
+template <class T> struct NormPair {
+  const T *factor, *offset;              // either may be null
+  int64_t factor_stride, offset_stride;  // from batch to batch
+  bool of_batches, plus_one;             // the factor is 1 + factor[i]
 };
 
-template <class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm_dx(RowNormGradient<T> n, unsigned width) {
+// All K runs of a row are asked for at once; zeros behind its end.
+template <int V, int K, int kGroup, class T>
+__device__ inline void load_runs(const RowGroup<kGroup>& g, int cols, const T* from, Held<T, V> (&to)[K]) {
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    int c = (k * g.step() + g.lane()) * V;
+    to[k] = {};
+    if (c < cols) to[k] = *reinterpret_cast<const Held<T, V>*>(from + c);
+  }
+}
+
+// row_norm where a NormPair says it all. Short code besides few waits: such a call takes a few microseconds, in which
+// each multiprocessor also loads the instructions.
+template <bool kMean, class T, int kGroup, int V, int K>
+__global__ void __launch_bounds__(kThreads, K > 4 ? 3 : 4)
+    row_norm_of_pair(RowNorm<T> n, NormPair<T> pair, unsigned width) {
   using A = real_t<T>;
-  RowGroup<kGroup> group{width};
-  int64_t row = group.row(), cols = row < n.rows ? n.cols : 0;  // lanes without a row stay for the shuffles
-  T* dx = n.dx + row * n.cols;
-  RowRuns<T, V, K> xs(group, n.x + row * n.cols, cols), dys(group, n.dy + row * n.cols, cols);
-  A mean = cols > 0 && n.mean ? n.mean[row] : A(0), rstd = cols > 0 ? n.rstd[row] : A(0), sum = 0, sum_hat = 0, v[V],
-    g[V];
-  int64_t batch = n.batches.of(row);
-  auto gradient_of_hat = [&](auto c, int k) {
-    A w[V];
-    xs.get(c, k, v);
-    dys.get(c, k, g);
+  RowGroup<kGroup> g{width};
+  int64_t row = g.row();
+  int cols = row < n.rows ? int(n.cols) : 0;  // lanes without a row stay for the shuffles
+  Held<T, V> xs[K], factors[K], offsets[K];
+  load_runs<V, K>(g, cols, n.x + row * n.cols, xs);
+  if (n.residual) {
+    load_runs<V, K>(g, cols, n.residual + row * n.cols, factors);
+    for_my_columns<V, K>(g, cols, [&](int c, int k) {
+      A v[V], r[V];
+      xs[k].widen_to(v);
+      factors[k].widen_to(r);
 #pragma unroll
-    for (int i = 0; i < V; ++i) v[i] = (v[i] - mean) * rstd;
-    if (n.weight) {
-      read_entries<T, V>(n.weight, c, w);
+      for (int i = 0; i < V; ++i) v[i] += r[i];
+      xs[k] = hold<T>(v);
+      *reinterpret_cast<Held<T, V>*>(n.sum + row * n.cols + c) = xs[k];
+    });
+  }
+  int64_t batch = pair.of_batches ? n.batches.of(row) : 0;
+  load_runs<V, K>(g, pair.factor ? cols : 0, pair.factor + batch * pair.factor_stride, factors);
+  load_runs<V, K>(g, pair.offset ? cols : 0, pair.offset + batch * pair.offset_stride, offsets);
+  A per_column = A(1) / A(int(n.cols)), mean = 0, squares = 0, plus = pair.plus_one ? A(1) : A(0);
+  if constexpr (kMean) {
+    A total = 0;
+    for_all_columns<V, K>(g, cols, [&](int, int k, bool) {
+      A v[V];
+      xs[k].widen_to(v);
 #pragma unroll
-      for (int i = 0; i < V; ++i) g[i] *= w[i];
-    }
-    if (n.scale) {
-      read_entries<T, V>(n.scale, batch * n.scale_stride + c, w);
+      for (int i = 0; i < V; ++i) total += v[i];
+    });
+    mean = g.sum(total) * per_column;
+  }
+  for_all_columns<V, K>(g, cols, [&](int, int k, bool inside) {
+    A v[V], sum = 0;
+    xs[k].widen_to(v);
 #pragma unroll
-      for (int i = 0; i < V; ++i) g[i] += g[i] * w[i];
-    }
-  };
-  for_my_columns<V, K>(group, cols, [&](auto c, int k) {
-    gradient_of_hat(c, k);
-#pragma unroll
-    for (int i = 0; i < V; ++i) sum += g[i], sum_hat += g[i] * v[i];
+    for (int i = 0; i < V; ++i) sum += (v[i] - mean) * (v[i] - mean);
+    squares += inside ? sum : A(0);
   });
-  sum = n.mean ? group.sum(sum) / A(n.cols) : A(0);
-  sum_hat = group.sum(sum_hat) / A(n.cols);
+  squares = g.sum(squares);
   if (cols == 0) return;
-  for_my_columns<V, K>(group, cols, [&](auto c, int k) {
-    gradient_of_hat(c, k);
+  A rstd = inverse_root(squares * per_column + n.eps), shift = -mean * rstd;
+  if (g.lane() == 0 && n.mean) n.mean[row] = mean;
+  if (g.lane() == 0 && n.rstd) n.rstd[row] = rstd;
+  T* y = n.y + row * n.cols;
+  for_my_columns<V, K>(g, cols, [&](int c, int k) {
+    A v[V], a[V], b[V];
+    xs[k].widen_to(v);
+    factors[k].widen_to(a);
+    offsets[k].widen_to(b);
 #pragma unroll
-    for (int i = 0; i < V; ++i) v[i] = rstd * (g[i] - sum - v[i] * sum_hat);
-    if (n.dsum) {
-      read_lanes<V>(n.dsum + row * n.cols + c, g);
-#pragma unroll
-      for (int i = 0; i < V; ++i) v[i] += g[i];
+    for (int i = 0; i < V; ++i) {
+      v[i] = sizeof(T) == 2 ? v[i] * rstd + shift : (v[i] - mean) * rstd;
+      v[i] = v[i] * (a[i] + plus) + b[i];
     }
-    write_lanes<V>(dx + c, v);
+    *reinterpret_cast<Held<T, V>*>(y + c) = hold<T>(v);
   });
 }
 
-enum ColumnSum { kWeightSum, kBiasSum, kScaleSum, kShiftSum, kColumnSums };
-
-// How the sums over rows are cut: pieces of rows within a batch; of a block, `wide` threads lie along the columns, V
-// columns each, and the others take rows in turn. Threads add up in T's arithmetic type, at most kPieceRows numbers;
-// what they found is added up in float64.
-struct RowPieces {
-  static constexpr int64_t kPieceRows = 256;
-  int64_t rows, per_batch;  // of a piece; pieces of a batch
-  unsigned wide, blocks_wide;
-
-  RowPieces(int64_t batches, int64_t batch_rows, int64_t cols, int V) {
-    int64_t runs = (cols + V - 1) / V;
-    // Narrower where more than a fifth of the threads would lie behind the last column.
-    for (wide = kWarp; wide > 8 && (runs + wide - 1) / wide * wide * 4 > runs * 5;) wide /= 2;
-    blocks_wide = unsigned((runs + wide - 1) / wide);
-    batches = batches > 0 ? batches : 1;
-    constexpr int64_t kBlocks = 1024;  // several for each multiprocessor of a large GPU
-    int64_t tall = kThreads / wide, wanted = (kBlocks + batches * blocks_wide - 1) / (batches * blocks_wide);
-    rows = (batch_rows + wanted - 1) / wanted;
-    rows = rows > kPieceRows ? kPieceRows : rows < 4 * tall ? 4 * tall : rows;
-    per_batch = (batch_rows + rows - 1) / rows;
+// Calls f(group, K, blocks, width) for rows that row_norm_of_pair takes: as choose_rows with fewer runs a thread, since
+// the pair is kept too; five where that is 1280 elements of 16 bits. False for longer rows.
+template <int V, class F> bool choose_rows_of_pair(int64_t rows, int64_t cols, const F& f) {
+  constexpr int64_t kWanted = int64_t(1) << 17;  // threads, of a GPU of 132 multiprocessors
+  constexpr int64_t kFewRows = 512;              // warps for so many would leave multiprocessors without a block
+  int64_t runs = cols / V;
+  if (runs > 2 * kThreads) return false;
+  if (runs > (rows > kFewRows ? 5 : 4) * kWarp) {
+    f(int_constant<kThreads>(), int_constant<2>(), unsigned(rows), unsigned(kThreads));
+    return true;
   }
-};
-
-// partial[piece][what][column] over the rows of a piece. kSums: those of weight and bias, or all.
-template <class T, int V, int kSums>
-__global__ void __launch_bounds__(kThreads)
-    row_norm_partial_sums(RowNormGradient<T> n, RowPieces pieces, double* partial) {
-  using A = real_t<T>;
-  __shared__ A sums[kThreads][V + 1];  // one more than a vector: neighbours in other banks
-  unsigned along = threadIdx.x % pieces.wide, of_row = threadIdx.x / pieces.wide, tall = kThreads / pieces.wide;
-  int64_t piece = blockIdx.x / pieces.blocks_wide,
-          c = (int64_t(blockIdx.x % pieces.blocks_wide) * pieces.wide + along) * V;
-  int64_t batch = piece / pieces.per_batch, first = batch * n.rows_per_batch + piece % pieces.per_batch * pieces.rows;
-  int64_t batch_end = (batch + 1) * n.rows_per_batch,
-          end = first + pieces.rows < batch_end ? first + pieces.rows : batch_end;
-  A s[kSums][V];
-#pragma unroll
-  for (int k = 0; k < kSums; ++k)
-#pragma unroll
-    for (int i = 0; i < V; ++i) s[k][i] = 0;
-  if (c < n.cols) {
-    A weight[V], bias[V], factor[V];
-#pragma unroll
-    for (int i = 0; i < V; ++i) weight[i] = A(1), bias[i] = A(0), factor[i] = A(0);
-    if (kSums > kScaleSum && n.weight) read_entries<T, V>(n.weight, c, weight);
-    if (kSums > kScaleSum && n.bias) read_entries<T, V>(n.bias, c, bias);
-    if (kSums > kScaleSum && n.scale) read_entries<T, V>(n.scale, batch * n.scale_stride + c, factor);
-    const T *x = n.x + (first + of_row) * n.cols + c, *dy = n.dy + (first + of_row) * n.cols + c;
-    int64_t step = tall * n.cols;
-#pragma unroll 4
-    for (int64_t r = first + of_row; r < end; r += tall, x += step, dy += step) {
-      A v[V], g[V], mean = n.mean ? n.mean[r] : A(0), rstd = n.rstd[r];
-      read_lanes<V>(x, v);
-      read_lanes<V>(dy, g);
-#pragma unroll
-      for (int i = 0; i < V; ++i) {
-        A hat = (v[i] - mean) * rstd;
-        if constexpr (kSums > kScaleSum) {
-          s[kScaleSum][i] += g[i] * (hat * weight[i] + bias[i]);
-          s[kShiftSum][i] += g[i];
-          g[i] += g[i] * factor[i];
-        }
-        s[kWeightSum][i] += g[i] * hat;
-        s[kBiasSum][i] += g[i];
-      }
-    }
-  }
-#pragma unroll
-  for (int k = 0; k < kSums; ++k) {
-    if (k > 0) __syncthreads();  // the last ones are read
-#pragma unroll
-    for (int i = 0; i < V; ++i) sums[threadIdx.x][i] = s[k][i];
-    __syncthreads();
-    for (unsigned at = threadIdx.x; at < pieces.wide * V; at += kThreads) {
-      int64_t column = int64_t(blockIdx.x % pieces.blocks_wide) * pieces.wide * V + at;
-      if (column >= n.cols) continue;
-      double total = 0;
-      for (unsigned r = 0; r < tall; ++r) total += double(sums[r * pieces.wide + at / V][at % V]);
-      partial[(piece * kSums + k) * n.cols + column] = total;
-    }
-  }
+  unsigned width = 1;
+  while (width < kWarp && width < runs && (width < 4 || width * 4 < runs || rows * width < kWanted)) width *= 2;
+  unsigned blocks = unsigned((rows * width + kThreads - 1) / kThreads);
+  if (runs <= 4 * int64_t(width)) f(int_constant<kWarp>(), int_constant<4>(), blocks, width);
+  else f(int_constant<kWarp>(), int_constant<5>(), blocks, width);
+  return true;
 }
 
-// out[k][target][column] = the sum of partial[first + p][k0 + k][column] over the pieces of a target. 32 columns a
-// block, whose warps share the pieces.
-struct ColumnTotals {
-  const double* partial;
-  int64_t cols, pieces;  // of a target
-  int sums, first;       // sums of a piece; the first of the two that are wanted
-  Numbers out[2];
-};
-template <class A> __global__ void __launch_bounds__(kThreads) row_norm_total_sums(ColumnTotals t) {
-  constexpr int kWarps = kThreads / kWarp;
-  __shared__ double sums[2][kWarps][kWarp];
-  unsigned along = threadIdx.x % kWarp, warp = threadIdx.x / kWarp,
-           blocks_wide = unsigned((t.cols + kWarp - 1) / kWarp);
-  int64_t c = int64_t(blockIdx.x % blocks_wide) * kWarp + along, target = blockIdx.x / blocks_wide;
-  double a = 0, b = 0;
-  if (c < t.cols) {
-    const double* from = t.partial + (target * t.pieces * t.sums + t.first) * t.cols + c;
-#pragma unroll 4
-    for (int64_t p = warp; p < t.pieces; p += kWarps)
-      a += from[p * t.sums * t.cols], b += from[(p * t.sums + 1) * t.cols];
+// False where the call has more than a pair of numbers, or numbers of another dtype than x's.
+template <bool kMean, class T> bool run_row_norm_of_pair(const char* op, Device device, const RowNorm<T>& n) {
+  if constexpr (sizeof(T) == 8) {
+    return false;  // rare
+  } else {
+    bool of_batches = n.scale.data || n.shift.data;
+    if (of_batches && (n.weight.data || n.bias.data)) return false;
+    const Numbers &factor = of_batches ? n.scale : n.weight, &offset = of_batches ? n.shift : n.bias;
+    for (const Numbers* p : {&factor, &offset})
+      if (p->data && p->dtype != dtype_of<T>::value) return false;
+    NormPair<T> pair{static_cast<const T*>(factor.data),
+                     static_cast<const T*>(offset.data),
+                     n.scale_stride,
+                     n.shift_stride,
+                     of_batches,
+                     of_batches || !factor.data};
+    constexpr int V = lanes_for<T>();
+    return choose_rows_of_pair<V>(n.rows, n.cols, [&](auto group, auto k, unsigned blocks, unsigned width) {
+      launch(op, device, blocks, row_norm_of_pair<kMean, T, group(), V, k()>, n, pair, width);
+    });
   }
-  sums[0][warp][along] = a, sums[1][warp][along] = b;
-  __syncthreads();
-  if (warp > 1 || c >= t.cols) return;
-  double total = 0;
-  for (int w = 0; w < kWarps; ++w) total += sums[warp][w][along];
-  if (warp == 0 && t.out[0]) t.out[0].set(target * t.cols + c, A(total));
-  if (warp == 1 && t.out[1]) t.out[1].set(target * t.cols + c, A(total));
 }
 
 template <bool kMean, class T> void run_row_norm(const char* op, Device device, const RowNorm<T>& n) {
@@ -289,50 +224,9 @@ template <bool kMean, class T> void run_row_norm(const char* op, Device device, 
   bool vectors = aligned_rows<T, lanes_for<T>()>(n.cols, n.x, n.residual, n.sum, n.y) && vector_entries(n.weight) &&
                  vector_entries(n.bias) && vector_entries(n.scale, n.scale_stride) &&
                  vector_entries(n.shift, n.shift_stride);
+  if (vectors && run_row_norm_of_pair<kMean>(op, device, n)) return;
   choose_rows<T>(n.rows, n.cols, vectors, [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
     launch(op, device, blocks, row_norm<kMean, T, group(), v(), k()>, n, width);
-  });
-}
-
-struct ColumnGradients {
-  Numbers dweight, dbias, dscale, dshift;  // those that are wanted
-  int64_t batches;                         // of dscale and dshift
-};
-
-template <class T, int V, int kSums>
-void run_column_sums(const char* op, Device device, const RowNormGradient<T>& n, const ColumnGradients& d) {
-  int64_t batches = n.rows > 0 ? n.rows / n.rows_per_batch : 0;
-  RowPieces pieces(batches, batches > 0 ? n.rows_per_batch : 0, n.cols, V);
-  Scratch partial(device, size_t(batches * pieces.per_batch * kSums * n.cols) * sizeof(double));
-  if (batches > 0)
-    launch(op, device, unsigned(batches * pieces.per_batch) * pieces.blocks_wide, row_norm_partial_sums<T, V, kSums>, n,
-           pieces, partial.as<double>());
-  unsigned wide = unsigned((n.cols + kWarp - 1) / kWarp);
-  ColumnTotals t{partial.as<double>(), n.cols, batches * pieces.per_batch, kSums, kWeightSum, {d.dweight, d.dbias}};
-  if (d.dweight.data || d.dbias.data) launch(op, device, wide, row_norm_total_sums<real_t<T>>, t);
-  t.pieces = batches > 0 ? pieces.per_batch : 0, t.first = kScaleSum, t.out[0] = d.dscale, t.out[1] = d.dshift;
-  if (kSums > kScaleSum && d.batches > 0)
-    launch(op, device, wide * unsigned(d.batches), row_norm_total_sums<real_t<T>>, t);
-}
-
-// dscale and dshift are contiguous. The sums come before dx, which may overwrite dy.
-template <class T>
-void run_row_norm_backward(const char* op, Device device, const RowNormGradient<T>& n, const ColumnGradients& d) {
-  constexpr int V = lanes_for<T>();
-  bool vectors = aligned_rows<T, V>(n.cols, n.x, n.dy, n.dsum, n.dx) && vector_entries(n.weight) &&
-                 vector_entries(n.bias) && vector_entries(n.scale, n.scale_stride);
-  bool of_batches = d.dscale.data || d.dshift.data;
-  if (n.cols > 0 && (d.dweight.data || d.dbias.data || of_batches)) {
-    if (vectors)
-      of_batches ? run_column_sums<T, V, kColumnSums>(op, device, n, d)
-                 : run_column_sums<T, V, kScaleSum>(op, device, n, d);
-    else
-      of_batches ? run_column_sums<T, 1, kColumnSums>(op, device, n, d)
-                 : run_column_sums<T, 1, kScaleSum>(op, device, n, d);
-  }
-  if (n.rows == 0 || n.cols == 0) return;
-  choose_rows<T>(n.rows, n.cols, vectors, [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
-    launch(op, device, blocks, row_norm_dx<T, group(), v(), k()>, n, width);
   });
 }
 
