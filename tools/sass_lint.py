@@ -28,6 +28,7 @@ KNOWN = [
     (SPILL, "matmul/gemm", "", "only where cuBLASLt is not"),
     (SPILL, "backend/cuda/cub", "", "CUB's"),
     (SPILL, "quantize/fp8", "measured_rows<double", "nobody quantises doubles often"),
+    (GENERIC, "group_norm/", "kept_g", "the shared memory of another block, which has no other instruction"),
     (SPILL, "group_norm/group_norm.cu", "normalise_planes<double", "two registers"),
     (SPILL, "layer_norm/layer_norm", "row_norm_gradients<Half", "one register"),
     (SPILL, "rms_norm/rms_norm", "row_norm_gradients<Half", "one register"),

@@ -1,7 +1,7 @@
 // Threads of a block as contexts of one processor thread. A context runs one emulated thread after the other until one
 // has to wait; then another context goes on with the threads that have not started. Kernels without barriers never
 // switch. A warp runs until all of its threads wait for the block: what other warps do meanwhile,
-// they do before or after, never in step.
+// they do before or after, never in step. The blocks of a cluster are run as one, with barriers of their own.
 #include "grid.h"
 
 #include <setjmp.h>
@@ -59,20 +59,30 @@ std::vector<Warp> warps;
 std::vector<Place*> idle;  // contexts that wait for a thread to run
 Place scheduler;
 const std::function<void()>* body;
-unsigned current, started, may_start, ended, at_barrier;
-int barriers_opened;
+unsigned current, started, may_start, ended, at_cluster_barrier;
+struct Block {  // of the cluster
+  unsigned ended = 0, at_barrier = 0;
+  int barriers_opened = 0;  // those of the cluster too
+};
+std::vector<Block> blocks_of_cluster;
+unsigned threads_of_block;
+uint64_t first_block;      // of the cluster
+size_t dynamic_bytes = 0;  // shared memory of a block, up to a closed page
 bool backwards, trapped;
-unsigned char* dynamic = nullptr;  // shared memory of the block, up to a closed page
-size_t dynamic_bytes = 0;
 int64_t bank_conflicts = 0;
 
+Block& block_of(unsigned t) { return blocks_of_cluster[t / threads_of_block]; }
 unsigned nth(unsigned i) { return backwards ? unsigned(threads.size()) - 1 - i : i; }
 
 void enter(unsigned t) {
   current = t;
+  const uint64_t b = first_block + t / threads_of_block;
+  blockIdx = {unsigned(b % gridDim.x), unsigned(b / gridDim.x % gridDim.y),
+              unsigned(b / (uint64_t(gridDim.x) * gridDim.y))};
   races::now.thread = uint16_t(t), races::now.barriers = uint32_t(threads[t].barriers),
   races::now.warp_barriers = uint16_t(threads[t].warp_barriers);
-  threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
+  const unsigned in_block = t % threads_of_block;
+  threadIdx = {in_block % blockDim.x, in_block / blockDim.x % blockDim.y, in_block / (blockDim.x * blockDim.y)};
 }
 
 void back_to_scheduler(Place& self) {
@@ -90,6 +100,7 @@ void run_threads() {
       if (!threads[current].copies.empty())
         stop("a thread ended with copies to shared memory that it never waited for");
       ++ended;
+      ++block_of(current).ended;
     }
     Place self;
     idle.push_back(&self);
@@ -140,17 +151,33 @@ unsigned alive_in_warp(unsigned w) {
 
 bool may_go_on(unsigned t) {
   const Thread& thread = threads[t];
-  if (thread.state == State::AtBarrier) return barriers_opened >= thread.barriers;
+  if (thread.state == State::AtBarrier) return block_of(t).barriers_opened >= thread.barriers;
   if (thread.state != State::AtExchange) return false;
   unsigned alive = alive_in_warp(t / kWarp);
   return (warps[t / kWarp].given[(thread.rounds - 1) % 2] & alive) == alive;
 }
 
-void run_block(unsigned count) {
+// Where everybody who has not ended is there; whether one did.
+bool open_barriers(unsigned count) {
+  bool opened = false;
+  for (Block& b : blocks_of_cluster)
+    if (b.at_barrier > 0 && b.at_barrier == threads_of_block - b.ended)
+      b.at_barrier = 0, ++b.barriers_opened, opened = true;
+  if (at_cluster_barrier > 0 && at_cluster_barrier == count - ended) {
+    at_cluster_barrier = 0, opened = true;
+    for (Block& b : blocks_of_cluster) ++b.barriers_opened;
+  }
+  if (opened) races::open_barrier(count);
+  return opened;
+}
+
+void run_cluster(unsigned blocks) {
+  const unsigned count = blocks * threads_of_block;
+  if (blocks > 1 && threads_of_block % kWarp != 0) stop("a cluster of blocks that have no whole warps is not emulated");
   threads.assign(count, Thread());
   warps.assign((count + kWarp - 1) / kWarp, Warp());
-  started = may_start = ended = at_barrier = 0;
-  barriers_opened = 0;
+  blocks_of_cluster.assign(blocks, Block());
+  started = may_start = ended = at_cluster_barrier = 0;
   while (ended < count) {
     bool moved = false;
     for (unsigned begin = 0, end; begin < count; begin = end) {  // a warp, as far as it gets alone
@@ -171,26 +198,28 @@ void run_block(unsigned count) {
         }
       }
     }
-    // everybody who has not ended is there
-    if (at_barrier == count - ended) at_barrier = 0, ++barriers_opened, races::open_barrier(count);
-    else if (!moved)
+    if (!open_barriers(count) && !moved)
       stop("deadlock: threads of a block wait for each other at different barriers, shuffles or ballots");
   }
 }
 
-constexpr size_t kOpen = (kMostShared + kPage - 1) / kPage * kPage;
-unsigned char* shared_end = nullptr;
+constexpr size_t kOpen = (kMostShared + kPage - 1) / kPage * kPage, kStretch = kOpen + kPage;
+unsigned char* shared_begin = nullptr;
 
-// Shared memory of this many bytes that ends at a closed page.
+// Shared memory of this many bytes for each block of a cluster, that ends at a closed page.
 void provide_shared(size_t bytes) {
-  if (!shared_end) {
-    void* m = mmap(nullptr, kOpen + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (!shared_begin) {
+    constexpr size_t kAll = kMostOfCluster * kStretch;
+    void* m = mmap(nullptr, kAll, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m == MAP_FAILED) stop("no memory for a block");
-    shared_end = static_cast<unsigned char*>(m) + kOpen;
-    if (mprotect(shared_end, kPage, PROT_NONE) != 0) stop("mprotect failed");
+    shared_begin = static_cast<unsigned char*>(m);
+    for (unsigned b = 0; b < kMostOfCluster; ++b)
+      if (mprotect(shared_begin + b * kStretch + kOpen, kPage, PROT_NONE) != 0) stop("mprotect failed");
   }
   dynamic_bytes = bytes;
-  dynamic = shared_end - (bytes + 15) / 16 * 16;
+}
+unsigned char* dynamic_of(unsigned block) {
+  return shared_begin + block * kStretch + kOpen - (dynamic_bytes + 15) / 16 * 16;
 }
 
 // All lanes that have not ended must take part; the slots of a round are free again two rounds later.
@@ -223,13 +252,29 @@ void trap() {
 
 unsigned lane() { return current % kWarp; }
 
-bool is_dynamic_shared(const void* p) { return shared_end && p >= shared_end - kOpen && p < shared_end; }
+bool is_dynamic_shared(const void* p) {
+  return shared_begin && p >= shared_begin && p < shared_begin + kMostOfCluster * kStretch;
+}
 
 void block_barrier() {
   races::Outside not_a_kernels;
-  ++at_barrier;
+  ++block_of(current).at_barrier;
   ++threads[current].barriers;
   wait_as(State::AtBarrier);
+}
+void cluster_barrier() {
+  races::Outside not_a_kernels;
+  ++at_cluster_barrier;
+  ++threads[current].barriers;
+  wait_as(State::AtBarrier);
+}
+unsigned cluster_rank() { return current / threads_of_block; }
+const void* in_cluster(const void* p, unsigned rank) {
+  const auto* own = static_cast<const unsigned char*>(p);
+  if (rank >= blocks_of_cluster.size()) stop("a cluster has no block of that rank");
+  if (own < dynamic_shared() || own >= dynamic_shared() + dynamic_bytes)
+    stop("what another block of the cluster has is not in dynamic shared memory");
+  return dynamic_of(rank) + (own - dynamic_shared());
 }
 
 void warp_barrier(unsigned mask) {
@@ -253,7 +298,7 @@ const Given* gather(const Given& value) {
   return warp.values[slot];
 }
 
-unsigned char* dynamic_shared() { return dynamic; }
+unsigned char* dynamic_shared() { return dynamic_of(cluster_rank()); }
 size_t dynamic_shared_bytes() { return dynamic_bytes; }
 
 unsigned ballot(unsigned mask, bool value) {
@@ -302,7 +347,8 @@ bool only_ends() {
   return which && std::strcmp(which, "ends") == 0;
 }
 
-bool run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse) {
+bool run_grid(const dim3& grid, const dim3& block, size_t shared, unsigned cluster, const std::function<void()>& kernel,
+              bool reverse) {
   body = &kernel;
   trapped = false;
   dynamic_bytes = 0;
@@ -310,16 +356,17 @@ bool run_grid(const dim3& grid, const dim3& block, size_t shared, const std::fun
   backwards = reverse;
   gridDim = grid;
   blockDim = block;
+  threads_of_block = block.x * block.y * block.z;
   races::begin_work();
-  uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
+  const uint64_t clusters = uint64_t(grid.x) * grid.y * grid.z / cluster;
   constexpr uint64_t kEnd = 2;
-  for (uint64_t i = 0; i < blocks; ++i) {
-    if (only_ends() && blocks > 2 * kEnd && i == kEnd) i = blocks - kEnd;
-    uint64_t b = reverse ? blocks - 1 - i : i;
-    if (shared) std::memset(dynamic, 0xff, shared);  // NaNs
-    blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / (uint64_t(grid.x) * grid.y))};
+  for (uint64_t i = 0; i < clusters; ++i) {
+    if (only_ends() && clusters > 2 * kEnd && i == kEnd) i = clusters - kEnd;
+    uint64_t b = reverse ? clusters - 1 - i : i;
+    for (unsigned k = 0; shared && k < cluster; ++k) std::memset(dynamic_of(k), 0xff, shared);  // NaNs
+    first_block = b * cluster;
     races::now.block = uint32_t(b);
-    run_block(block.x * block.y * block.z);
+    run_cluster(cluster);
     if (trapped) return false;
   }
   return true;

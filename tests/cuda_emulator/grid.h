@@ -8,8 +8,9 @@ namespace cuda_emulator {
 
 // Calls kernel once per thread of the grid and returns when all have ended. reverse: last block and last thread first;
 // what a kernel computes must not depend on it. shared: bytes of dynamic shared memory of a block. One grid at a time.
-// False where a thread trapped: the rest of the grid did not run then.
-bool run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse);
+// cluster: blocks that run together. False where a thread trapped: the rest of the grid did not run then.
+bool run_grid(const dim3& grid, const dim3& block, size_t shared, unsigned cluster, const std::function<void()>& kernel,
+              bool reverse);
 
 // SF_CUDA_EMULATOR_BLOCKS=ends: of a grid the first two and the last two blocks run, of a copy its ends, and memory is
 // as large as asked for: indices of tensors with billions of elements, in no time.
@@ -17,6 +18,7 @@ bool only_ends();
 
 // Dynamic shared memory that a block may ask for on any GPU: 227 KiB, on compute capabilities 9.0 and 10.0.
 inline constexpr size_t kMostShared = 227 << 10;
+inline constexpr unsigned kMostOfCluster = 8;  // blocks, on any GPU that has clusters
 
 __attribute__((visibility("default"))) void warp_barrier(unsigned mask);  // __syncwarp where races are looked for
 bool is_dynamic_shared(const void*);

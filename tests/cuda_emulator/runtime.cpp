@@ -270,10 +270,20 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
   auto most = dynamic_shared_of.find({function, current_device});
   if (c.dynamicSmemBytes > (most == dynamic_shared_of.end() ? kUnaskedShared : size_t(most->second)))
     return failed(cudaErrorInvalidValue);
+  unsigned cluster = 1;
+  for (unsigned i = 0; i < c.numAttrs; ++i) {
+    if (c.attrs[i].id != cudaLaunchAttributeClusterDimension) return failed(cudaErrorInvalidValue);
+    const auto& dim = c.attrs[i].val.clusterDim;
+    cluster = dim.x;
+    if (gpu().major < 9 || cluster == 0 || cluster > kMostOfCluster || dim.y != 1 || dim.z != 1 ||
+        c.gridDim.x % cluster != 0)
+      return failed(cudaErrorInvalidConfiguration);
+  }
   ++counts.kernels;
-  queue(c.stream, [grid = c.gridDim, block = c.blockDim, shared = c.dynamicSmemBytes, kernel = std::move(kernel)] {
-    if (!run_grid(grid, block, shared, kernel, reverse_order())) break_context(cudaErrorLaunchFailure);
-  });
+  queue(c.stream,
+        [grid = c.gridDim, block = c.blockDim, shared = c.dynamicSmemBytes, cluster, kernel = std::move(kernel)] {
+          if (!run_grid(grid, block, shared, cluster, kernel, reverse_order())) break_context(cudaErrorLaunchFailure);
+        });
   return cudaSuccess;
 }
 

@@ -17,6 +17,7 @@ struct Blocks {
   unsigned count;
   unsigned threads = kThreads;  // of a block
   size_t shared = 0;            // bytes of dynamic shared memory of a block
+  unsigned cluster = 1;         // blocks that run together, which divide `count` (cluster.cuh)
 };
 
 template <class... P, class... A>
@@ -29,6 +30,13 @@ void launch(const char* op, Device device, Blocks blocks, void (*kernel)(P...), 
   config.blockDim = dim3(blocks.threads);
   config.dynamicSmemBytes = blocks.shared;
   config.stream = Stream::current(device.index).handle;
+  cudaLaunchAttribute of_cluster{};
+  if (blocks.cluster > 1) {
+    of_cluster.id = cudaLaunchAttributeClusterDimension;
+    of_cluster.val.clusterDim = {blocks.cluster, 1, 1};
+    config.attrs = &of_cluster;
+    config.numAttrs = 1;
+  }
   check(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)...), op);
 }
 template <class... P, class... A>

@@ -1,11 +1,11 @@
-// group_norm (+ SiLU) on CUDA, contiguous and channels-last alike. A group that fits the cache of a multiprocessor has
-// a block, which reads it from device memory once, in one launch. Larger ones: moments of pieces, the groups'
+// group_norm (+ SiLU) on CUDA. Channels-last: where a cluster of blocks has room for groups, in one launch
+// (kept_groups.cuh). Else, contiguous and channels-last alike: a group that fits the cache of a multiprocessor has a
+// block, which reads it from device memory once, in one launch. Larger ones: moments of pieces, the groups'
 // statistics from them, and one pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
-#include <algorithm>
 #include <numeric>
 
 #include "scaffolding/backend/cuda/scratch.h"
-#include "scaffolding/ops/group_norm/group_norm.cuh"
+#include "scaffolding/ops/group_norm/kept_groups.cuh"
 
 namespace sf::cuda {
 namespace {
@@ -14,13 +14,6 @@ namespace {
 constexpr int64_t kCachedGroup = 128 << 10;
 
 constexpr int kPlanesOfBlock = 256;  // NCHW: channels of such a group at most
-
-template <class T>
-__device__ inline real_t<T> normalised(const Channels<T>& c, real_t<T> x, real_t<T> mean, real_t<T> scale,
-                                       real_t<T> offset) {
-  real_t<T> z = (x - mean) * scale + offset;
-  return c.silu ? silu_of<T>(z) : z;
-}
 
 template <class A> struct Statistics { A mean, rstd; };
 // Of the group that the block has; kept in c.
@@ -47,10 +40,12 @@ __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider ve
   const int64_t stride = int64_t(t.step) * between;
 
   const int64_t mine = t.pixel < end ? (end - 1 - t.pixel) / t.step + 1 : 0;  // vectors
-  Distances<A> distances(mine > 0 ? mean_of<A>(*reinterpret_cast<const Vec<T, V>*>(from)) : A(0));
-  for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
+  Distances<A> distances(mine > 0 ? mean_of<A>(*reinterpret_cast<const Held<T, V>*>(from)) : A(0));
+  for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Held<T, V>& held, int64_t) {
+    A x[V];
+    held.widen_to(x);
 #pragma unroll
-    for (int i = 0; i < V; ++i) distances.add(A(widen(x.v[i])));
+    for (int i = 0; i < V; ++i) distances.add(x[i]);
   });
   const auto [mean, rstd] = statistics(c, block_moments(distances.moments(A(mine * V))));
   if (!c.out) return;
@@ -62,12 +57,15 @@ __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider ve
     read_entries<V>(c.bias, g * c.width + t.column * V, A(0), offset);
 #pragma unroll
     for (int i = 0; i < V; ++i) scale[i] *= rstd;
-    for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
-      A y[V];
+    with_silu(c.silu, [&](auto silu) {
+      for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Held<T, V>& held, int64_t) {
+        A x[V];
+        held.widen_to(x);
 #pragma unroll
-      for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean, scale[i], offset[i]);
-      write_lanes<V>(out, y);
-      out += int64_t(t.step) * c.channels;
+        for (int i = 0; i < V; ++i) x[i] = normalised<T, silu()>(x[i], mean, scale[i], offset[i]);
+        write_lanes<V>(out, x);
+        out += int64_t(t.step) * c.channels;
+      });
     });
   } else {
     T* out = c.out + (from - c.x);
@@ -75,63 +73,62 @@ __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider ve
     for (int i = int(threadIdx.x); i < c.width; i += kBlock)
       scale[i] = rstd * c.weight_of(g * c.width + i), offset[i] = c.bias_of(g * c.width + i);
     __syncthreads();
-    for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t at) {
-      const uint32_t plane = vectors_of_plane.quotient(uint32_t(at));
-      A y[V];
+    with_silu(c.silu, [&](auto silu) {
+      for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Held<T, V>& held, int64_t at) {
+        const uint32_t plane = vectors_of_plane.quotient(uint32_t(at));
+        A x[V];
+        held.widen_to(x);
 #pragma unroll
-      for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean, scale[plane], offset[plane]);
-      write_lanes<V>(out, y);
-      out += stride;
+        for (int i = 0; i < V; ++i) x[i] = normalised<T, silu()>(x[i], mean, scale[plane], offset[plane]);
+        write_lanes<V>(out, x);
+        out += stride;
+      });
     });
   }
 }
 
-// NHWC: moments of the channels of one piece of a picture.
+// NHWC: moments of the groups, or parts of groups, of a chunk of channels in one piece of a picture.
+// out[tile][slice][group of the chunk]
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) pixel_moments(Channels<T> c, Split s, Moments<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads, 4) pixel_moments(Channels<T> c, Split s, Moments<real_t<T>>* out) {
   using A = real_t<T>;
-  __shared__ A of_thread[2][V][kThreads];
+  alignas(16) __shared__ A places[kThreads * ChannelTable<A, V>::kPitch];
+  const ChannelTable<A, V> table(places);
   const Tile t(s.columns);
-  const int column = int(blockIdx.x) % s.chunks * s.columns + t.column, channel = column * V;
+  const int chunk = int(blockIdx.x) % s.chunks, channel0 = chunk * s.columns * V, channel = channel0 + t.column * V;
   const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels;
-  const int64_t end = lesser(c.space, first + s.pixels);
-  const bool works = t.works() && channel < c.channels;
-  // of the threads whose first pixel is `pixel`
-  auto count_of = [&](int pixel) { return first + pixel < end ? A((end - 1 - first - pixel) / t.step + 1) : A(0); };
-  Moments<A> m[V];
-  if (works && count_of(t.pixel) > A(0)) {
+  const int pixels = int(lesser(c.space - first, s.pixels));
+  const RowCounts counts(pixels, t.step);
+  A shift[V] = {}, sum[V] = {}, squares[V] = {};
+  const int mine = t.works() && channel < c.channels ? counts(t.pixel) : 0;
+  if (mine > 0) {
     const auto [x, between] = c.column(n, channel);
     const T* from = x + (first + t.pixel) * between;
-    A shift[V], sum[V] = {}, squares[V] = {};
     read_lanes<V>(from, shift);
-    for_vectors<T, V>(from, int64_t(t.step) * between, first + t.pixel, end, t.step, [&](const Vec<T, V>& v, int64_t) {
+    for_vectors<T, V>(from, int64_t(t.step) * between, t.pixel, pixels, t.step, [&](const Held<T, V>& held, int64_t) {
+      A x[V];
+      held.widen_to(x);
 #pragma unroll
       for (int i = 0; i < V; ++i) {
-        A d = A(widen(v.v[i])) - shift[i];
+        const A d = x[i] - shift[i];
         sum[i] += d;
         squares[i] += d * d;
       }
     });
-#pragma unroll
-    for (int i = 0; i < V; ++i) {
-      Distances<A> of_channel(shift[i]);
-      of_channel.sum = sum[i], of_channel.squares = squares[i];
-      m[i] = of_channel.moments(count_of(t.pixel));
-    }
   }
-#pragma unroll
-  for (int i = 0; i < V; ++i) of_thread[0][i][threadIdx.x] = m[i].mean, of_thread[1][i][threadIdx.x] = m[i].squares;
+  if (t.works()) table.put_moments(int(threadIdx.x), shift, sum, squares, A(mine));
   __syncthreads();
-  if (!works || t.pixel > 0) return;
-#pragma unroll 1
-  for (int r = 1; r < t.step; ++r) {
-    const A count = count_of(r);
-    const int at = int(threadIdx.x) + r * t.across;
-#pragma unroll
-    for (int i = 0; i < V; ++i) join(m[i], {count, of_thread[0][i][at], of_thread[1][i][at]});
+  const int end = channel0 + s.columns * V < c.channels ? channel0 + s.columns * V : c.channels,
+            group0 = channel0 / c.width, groups = (end - 1) / c.width - group0 + 1;
+  for (int job = int(threadIdx.x) / kWarp; job < groups * s.slices; job += kThreads / kWarp) {
+    const int slice = job / groups, g = job - slice * groups;
+    // the part of the group that lies in this chunk
+    const int from = (group0 + g) * c.width > channel0 ? (group0 + g) * c.width : channel0,
+              to = (group0 + g + 1) * c.width < end ? (group0 + g + 1) * c.width : end;
+    const Moments<A> m = table.moments(counts, s.columns, from - channel0, to - from, slice * t.step / s.slices,
+                                       (slice + 1) * t.step / s.slices);
+    if (threadIdx.x % kWarp == 0) out[(int64_t(blockIdx.x) * s.slices + slice) * s.groups + g] = m;
   }
-#pragma unroll
-  for (int i = 0; i < V; ++i) out[piece * c.channels + channel + i] = m[i];
 }
 
 // NCHW: moments of pieces of a group, which is dense.
@@ -143,10 +140,12 @@ __global__ void __launch_bounds__(kThreads) plane_moments(Channels<T> c, int64_t
   const int64_t end = lesser(size / V, blockIdx.x % pieces * per + per);
   const T* x = c.x + group * size + first * V;
   const int64_t mine = first < end ? (end - 1 - first) / kThreads + 1 : 0;  // vectors
-  Distances<A> distances(mine > 0 ? mean_of<A>(*reinterpret_cast<const Vec<T, V>*>(x)) : A(0));
-  for_vectors<T, V>(x, kThreads * V, first, end, kThreads, [&](const Vec<T, V>& v, int64_t) {
+  Distances<A> distances(mine > 0 ? mean_of<A>(*reinterpret_cast<const Held<T, V>*>(x)) : A(0));
+  for_vectors<T, V>(x, kThreads * V, first, end, kThreads, [&](const Held<T, V>& held, int64_t) {
+    A v[V];
+    held.widen_to(v);
 #pragma unroll
-    for (int i = 0; i < V; ++i) distances.add(A(widen(v.v[i])));
+    for (int i = 0; i < V; ++i) distances.add(v[i]);
   });
   const Moments<A> m = block_moments(distances.moments(A(mine * V)));
   if (threadIdx.x == 0) out[blockIdx.x] = m;
@@ -155,18 +154,25 @@ __global__ void __launch_bounds__(kThreads) plane_moments(Channels<T> c, int64_t
 // What y needs of each channel of each picture: y = (x - mean) * scale + offset.
 template <class A> struct Constants { A *mean, *scale, *offset; };
 
-// A block per group: its statistics from the moments of its pieces, and its channels' constants.
+// A block per group: its statistics from the moments of its pieces, and its channels' constants. lanes: of a vector in
+// NHWC.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    group_statistics(Channels<T> c, Split s, const Moments<real_t<T>>* of_piece, Constants<real_t<T>> k) {
+    group_statistics(Channels<T> c, Split s, int lanes, const Moments<real_t<T>>* of_piece, Constants<real_t<T>> k) {
   using A = real_t<T>;
-  const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups, columns = c.last ? c.width : 1;
+  const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups;
   Moments<A> mine;
-  for (int i = int(threadIdx.x); i < s.pieces * columns; i += kThreads) {
-    int piece = i / columns, channel = i - piece * columns;
-    join(
-        mine,
-        of_piece[c.last ? (n * s.pieces + piece) * c.channels + g * c.width + channel : blockIdx.x * s.pieces + piece]);
+  if (c.last) {
+    const int across = s.columns * lanes, chunk0 = g * c.width / across,
+              chunks = ((g + 1) * c.width - 1) / across - chunk0 + 1, of_piece_count = chunks * s.slices;
+    for (int i = int(threadIdx.x); i < int(s.pieces) * of_piece_count; i += kThreads) {
+      const int piece = i / of_piece_count, rest = i - piece * of_piece_count, chunk = chunk0 + rest / s.slices,
+                slice = rest % s.slices;
+      const int64_t tile = (n * s.pieces + piece) * s.chunks + chunk;
+      join(mine, of_piece[(tile * s.slices + slice) * s.groups + g - chunk * across / c.width]);
+    }
+  } else {
+    for (int i = int(threadIdx.x); i < s.pieces; i += kThreads) join(mine, of_piece[blockIdx.x * s.pieces + i]);
   }
   const auto [mean, rstd] = statistics(c, block_moments(mine));
   for (int i = int(threadIdx.x); i < c.width; i += kThreads) {
@@ -176,12 +182,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The last pieces first: the cache has them still.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) normalise_pixels(Channels<T> c, Split s, Constants<real_t<T>> k) {
+__global__ void __launch_bounds__(kThreads, 4) normalise_pixels(Channels<T> c, Split s, Constants<real_t<T>> k) {
   using A = real_t<T>;
   const Tile t(s.columns);
-  const int column = int(blockIdx.x) % s.chunks * s.columns + t.column, channel = column * V;
-  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels + t.pixel;
+  const int tile = int(gridDim.x - 1 - blockIdx.x), channel = (tile % s.chunks * s.columns + t.column) * V;
+  const int64_t piece = tile / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels;
   if (!t.works() || channel >= c.channels) return;
   A mean[V], scale[V], offset[V];
   read_lanes<V>(k.mean + n * c.channels + channel, mean);
@@ -189,15 +196,18 @@ __global__ void __launch_bounds__(kThreads) normalise_pixels(Channels<T> c, Spli
   read_lanes<V>(k.offset + n * c.channels + channel, offset);
   const auto [x, between] = c.column(n, channel);
   const int64_t stride = int64_t(t.step) * c.channels;
-  T* out = c.out + (n * c.space + first) * c.channels + channel;
-  for_vectors<T, V>(x + first * between, int64_t(t.step) * between, first,
-                    lesser(c.space, piece % s.pieces * s.pixels + s.pixels), t.step, [&](const Vec<T, V>& x, int64_t) {
-                      A y[V];
+  T* out = c.out + (n * c.space + first + t.pixel) * c.channels + channel;
+  with_silu(c.silu, [&](auto silu) {
+    for_vectors<T, V>(x + (first + t.pixel) * between, int64_t(t.step) * between, t.pixel,
+                      int(lesser(c.space - first, s.pixels)), t.step, [&](const Held<T, V>& held, int64_t) {
+                        A x[V];
+                        held.widen_to(x);
 #pragma unroll
-                      for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean[i], scale[i], offset[i]);
-                      write_lanes<V>(out, y);
-                      out += stride;
-                    });
+                        for (int i = 0; i < V; ++i) x[i] = normalised<T, silu()>(x[i], mean[i], scale[i], offset[i]);
+                        write_lanes<V>(out, x);
+                        out += stride;
+                      });
+  });
 }
 
 // first: the first plane; count: vectors.
@@ -207,15 +217,18 @@ __global__ void __launch_bounds__(kThreads)
   using A = real_t<T>;
   const uint32_t begin = blockIdx.x * uint32_t(kThreads * kAhead), mine = begin + threadIdx.x;
   const int64_t start = first * c.space;
-  for_vectors<T, V>(c.x + start + int64_t(mine) * V, kThreads * V, mine,
-                    lesser(int64_t(count), begin + uint32_t(kThreads * kAhead)), kThreads,
-                    [&](const Vec<T, V>& x, int64_t at) {
-                      int64_t plane = first + vectors_of_plane.quotient(uint32_t(at));
-                      A y[V], mean = k.mean[plane], scale = k.scale[plane], offset = k.offset[plane];
+  with_silu(c.silu, [&](auto silu) {
+    for_vectors<T, V>(c.x + start + int64_t(mine) * V, kThreads * V, mine,
+                      lesser(int64_t(count), begin + uint32_t(kThreads * kAhead)), kThreads,
+                      [&](const Held<T, V>& held, int64_t at) {
+                        int64_t plane = first + vectors_of_plane.quotient(uint32_t(at));
+                        A x[V], mean = k.mean[plane], scale = k.scale[plane], offset = k.offset[plane];
+                        held.widen_to(x);
 #pragma unroll
-                      for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean, scale, offset);
-                      write_lanes<V>(c.out + start + at * V, y);
-                    });
+                        for (int i = 0; i < V; ++i) x[i] = normalised<T, silu()>(x[i], mean, scale, offset);
+                        write_lanes<V>(c.out + start + at * V, x);
+                      });
+  });
 }
 
 template <class T, int V> void in_one_launch(const Channels<T>& c, Device device, bool wide) {
@@ -233,19 +246,19 @@ template <class T, int V> void in_one_launch(const Channels<T>& c, Device device
 template <class T, int V> void in_passes(const Channels<T>& c, Device device) {
   using A = real_t<T>;
   const int64_t groups = c.batch * c.groups, planes = c.batch * c.channels;
-  const Split s = c.last ? Split(c.channels, c.space, V)
+  const Split s = c.last ? Split(c.batch, c.channels, c.width, c.space, V)
                          : Split(std::min(Split::kMostPieces, (c.group_size() + Split::kPiece - 1) / Split::kPiece));
-  Scratch moments(device, size_t(s.pieces * (c.last ? planes : groups)) * sizeof(Moments<A>)),
+  const int64_t tiles = c.batch * s.pieces * s.chunks;
+  Scratch moments(device, size_t(c.last ? tiles * s.slices * s.groups : s.pieces * groups) * sizeof(Moments<A>)),
       constants(device, size_t(planes) * 3 * sizeof(A));
   const Constants<A> k{constants.as<A>(), constants.as<A>() + planes, constants.as<A>() + 2 * planes};
-  const unsigned tiles = unsigned(c.batch * s.pieces * s.chunks);
-  if (c.last) launch("group_norm", device, tiles, pixel_moments<T, V>, c, s, moments.as<Moments<A>>());
+  if (c.last) launch("group_norm", device, unsigned(tiles), pixel_moments<T, V>, c, s, moments.as<Moments<A>>());
   else
     launch("group_norm", device, unsigned(groups * s.pieces), plane_moments<T, V>, c, s.pieces,
            moments.as<Moments<A>>());
-  launch("group_norm", device, unsigned(groups), group_statistics<T>, c, s, moments.as<const Moments<A>>(), k);
+  launch("group_norm", device, unsigned(groups), group_statistics<T>, c, s, V, moments.as<const Moments<A>>(), k);
   if (!c.out) return;
-  if (c.last) return launch("group_norm", device, tiles, normalise_pixels<T, V>, c, s, k);
+  if (c.last) return launch("group_norm", device, unsigned(tiles), normalise_pixels<T, V>, c, s, k);
   for_plane_runs<V>("group_norm", c, [&](int64_t first, uint32_t count, const Divider& plane) {
     launch("group_norm", device, blocks_for(count, kAhead), normalise_planes<T, V>, c, first, count, plane, k);
   });
@@ -270,7 +283,11 @@ void forward(const GroupNormForward& f) {
       choose_lanes<T>(std::gcd(n, beside ? int64_t(c.near) : n), run, c.x, y, beside);
     };
     bool done = false;
-    if (cached && (c.last || c.width <= kPlanesOfBlock))
+    if (c.last)
+      lanes_in(c.channels, [&](auto v) {
+        if constexpr (v() == lanes_for<T>()) done = keep_groups(c, f.x.device);
+      });
+    if (!done && cached && (c.last || c.width <= kPlanesOfBlock))
       lanes_in(c.last ? c.width : c.space, [&](auto v) {
         constexpr int V = v();
         int64_t columns = c.last ? c.width / V : 1;

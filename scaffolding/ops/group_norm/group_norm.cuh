@@ -4,6 +4,8 @@
 // NHWC: a thread keeps to the same V channels and goes from pixel to pixel, so that what belongs to a channel stays in
 // registers and nothing is divided on the way. NCHW: V neighbours share a channel.
 #pragma once
+#include <algorithm>
+
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/walk.cuh"
 #include "scaffolding/ops/group_norm/kernel.h"
@@ -76,6 +78,19 @@ template <class T> __device__ inline real_t<T> silu_of(real_t<T> z) {
   else return z / (real_t<T>(1) + exp_of(-z));
 }
 
+// y of x; scale: weight / standard deviation.
+template <class T, bool kSilu>
+__device__ inline real_t<T> normalised(real_t<T> x, real_t<T> mean, real_t<T> scale, real_t<T> offset) {
+  const real_t<T> z = (x - mean) * scale + offset;
+  if constexpr (kSilu) return silu_of<T>(z);
+  else return z;
+}
+// f(whether there is a SiLU, as a constant): no question of it in a loop.
+template <class F> __device__ inline void with_silu(bool silu, const F& f) {
+  if (silu) f(std::true_type());
+  else f(std::false_type());
+}
+
 __device__ inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Threads over a run of pixels by a run of columns (vectors of channels): `across` of them side by side,
@@ -93,28 +108,37 @@ struct Tile {
 // Vectors at p, p + stride ... while first + k * step < end: kDeep of them are read before the first is used, since y
 // may be x and the compiler must not move a read over a write. use(vector, its index: first, first + step ...).
 inline constexpr int kAhead = 4;
-template <class T, int V, int kDeep = kAhead, class F>
-__device__ inline void for_vectors(const T* p, int64_t stride, int64_t first, int64_t end, int64_t step, const F& use) {
-  int64_t i = first;
+template <class T, int V, int kDeep = kAhead, class I, class F>
+__device__ inline void for_vectors(const T* p, int64_t stride, I first, std::type_identity_t<I> end,
+                                   std::type_identity_t<I> step, const F& use) {
+  I i = first;
   for (; i + (kDeep - 1) * step < end; i += kDeep * step, p += kDeep * stride) {
-    Vec<T, V> ahead[kDeep];
+    Held<T, V> ahead[kDeep];
 #pragma unroll
-    for (int k = 0; k < kDeep; ++k) ahead[k] = *reinterpret_cast<const Vec<T, V>*>(p + k * stride);
+    for (int k = 0; k < kDeep; ++k) ahead[k] = *reinterpret_cast<const Held<T, V>*>(p + k * stride);
 #pragma unroll
     for (int k = 0; k < kDeep; ++k) use(ahead[k], i + k * step);
   }
   for (; i < end; i += step, p += stride) {
-    const Vec<T, V> x = *reinterpret_cast<const Vec<T, V>*>(p);
+    const Held<T, V> x = *reinterpret_cast<const Held<T, V>*>(p);
     use(x, i);
   }
 }
+
+// Of counts: the last digits of the quotient do not matter.
+__device__ inline float ratio(float a, float b) { return divide_fast(a, b); }
+__device__ inline double ratio(double a, double b) { return a / b; }
 
 // Of some elements: their number, mean, and sum of squared distances from it.
 template <class A> struct Moments { A count = 0, mean = 0, squares = 0; };
 // Those of both together (Chan, Golub and LeVeque, 1979): nothing cancels, whatever the means are.
 template <class A> __device__ inline void join(Moments<A>& a, const Moments<A>& b) {
   if (b.count == A(0)) return;
-  const A count = a.count + b.count, part = b.count / count, apart = b.mean - a.mean;
+  if (a.count == A(0)) {
+    a = b;
+    return;
+  }
+  const A count = a.count + b.count, part = ratio(b.count, count), apart = b.mean - a.mean;
   a.mean += apart * part;
   a.squares += b.squares + apart * apart * a.count * part;
   a.count = count;
@@ -136,12 +160,94 @@ template <class A> struct Distances {
     return {count, shift + mean, about_mean > A(0) ? about_mean : A(0)};
   }
 };
-template <class A, class T, int V> __device__ inline A mean_of(const Vec<T, V>& x) {
-  A sum = 0;
+template <class A, class T, int V> __device__ inline A mean_of(const Held<T, V>& from) {
+  A sum = 0, x[V];
+  from.widen_to(x);
 #pragma unroll
-  for (int i = 0; i < V; ++i) sum += A(widen(x.v[i]));
+  for (int i = 0; i < V; ++i) sum += x[i];
   return sum / A(V);
 }
+
+// Those of the warp's lanes, in every lane and in one order.
+template <class A> __device__ inline Moments<A> warp_moments(const Moments<A>& m) {
+  auto total = [](A x) { return warp_all(x, [](A a, A b) { return a + b; }); };
+  const A near = __shfl_sync(~0u, m.mean, 0), count = total(m.count), sum = total(m.count * (m.mean - near));
+  const A mean = count > A(0) ? near + sum / count : A(0), apart = m.mean - mean;
+  return {count, mean, total(m.squares + m.count * apart * apart)};
+}
+
+// Pixels of each row of threads (Tile) where `rows` of them take turns.
+struct RowCounts {
+  int each, rest;
+  __device__ RowCounts(int pixels, int rows) : each(pixels / rows), rest(pixels - each * rows) {}
+  __device__ int operator()(int row) const { return each + (row < rest); }
+};
+
+// In shared memory, of each thread of a Tile: two numbers of each of its V channels, such as mean and sum of squared
+// distances. A thread's place has 16 bytes more than it needs, so that neighbours write to different banks.
+template <class A, int V> struct ChannelTable {
+  static constexpr int kAtOnce = V == 1 ? 2 : int(16 / sizeof(A)), kPitch = 2 * V + (V == 1 ? 0 : kAtOnce);
+  A* at;
+  __device__ explicit ChannelTable(A* begin) : at(begin) {}
+
+  __device__ void put(int thread, const A (&x)[2 * V]) const {
+#pragma unroll
+    for (int i = 0; i < 2 * V; i += kAtOnce) {
+      Vec<A, kAtOnce> some;
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) some.v[j] = x[i + j];
+      *reinterpret_cast<Vec<A, kAtOnce>*>(at + thread * kPitch + i) = some;
+    }
+  }
+  __device__ const A* entry_of(int row, int columns, int channel) const {
+    return at + (row * columns + channel / V) * kPitch + channel % V * 2;
+  }
+  // sum, squares: of the distances from shift.
+  __device__ void put_moments(int thread, const A (&shift)[V], const A (&sum)[V], const A (&squares)[V],
+                              A count) const {
+    const A each = count > A(0) ? A(1) / count : A(0);
+    A x[2 * V];
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      const A mean = sum[i] * each, about_mean = squares[i] - sum[i] * mean;
+      x[2 * i] = shift[i] + mean, x[2 * i + 1] = about_mean > A(0) ? about_mean : A(0);
+    }
+    put(thread, x);
+  }
+  // Of `width` channels from `first` on in rows of `columns` threads, by a warp.
+  __device__ Moments<A> moments(const RowCounts& count, int columns, int first, int width, int row, int end) const {
+    const int lane = int(threadIdx.x) % kWarp, down = kWarp / width, right = kWarp - down * width;
+    Moments<A> m;
+    row += lane / width;
+    for (int i = lane % width; row < end; row += down, i += right) {
+      if (i >= width) {
+        i -= width;
+        if (++row >= end) break;
+      }
+      const A* x = entry_of(row, columns, first + i);
+      join(m, {A(count(row)), x[0], x[1]});
+    }
+    return warp_moments(m);
+  }
+  // done(channel, sums of both of its numbers over the rows), by one thread for each channel. All threads of the block,
+  // which has whole warps.
+  template <class F> __device__ void sums(int rows, int columns, int channels, const F& done) const {
+    constexpr int kLanes = 8;  // that share a channel
+    const int lane = int(threadIdx.x) % kLanes, abreast = int(blockDim.x) / kLanes;
+    for (int first = 0; first < channels; first += abreast) {
+      const int channel = first + int(threadIdx.x) / kLanes;
+      double a = 0, b = 0;
+      for (int row = lane; channel < channels && row < rows; row += kLanes) {
+        const A* x = entry_of(row, columns, channel);
+        a += double(x[0]), b += double(x[1]);
+      }
+#pragma unroll
+      for (int with = kLanes / 2; with > 0; with /= 2)
+        a += __shfl_xor_sync(~0u, a, with), b += __shfl_xor_sync(~0u, b, with);
+      if (lane == 0 && channel < channels) done(channel, a, b);
+    }
+  }
+};
 
 // Those of all of the block's threads, in every thread and in one order. The block has whole warps.
 template <class A> __device__ inline Moments<A> block_moments(Moments<A> m) {
@@ -210,20 +316,29 @@ Channels<T> channels_of(const TensorView& x, const TensorView& weight, const Ten
   return c;
 }
 
-// Blocks that share the pixels of a picture: about kPiece elements each, and not so many that joining them counts.
+// Blocks that share the pixels of a picture: about kPiece elements each, and in all not many more than are on the GPU
+// at a time, so that joining them does not count.
 struct Split {
   static constexpr int64_t kPiece = 16384, kMostPieces = 1024;
-  int columns = 1, chunks = 1;     // vectors of channels side by side in a block; blocks side by side
-  int64_t pixels = 0, pieces = 1;  // of a block; of a picture
+  static constexpr int64_t kMostBlocks = 1056;  // eight on each of 132 multiprocessors, in two rounds of four
+  int columns = 1, chunks = 1;                  // vectors of channels side by side in a block; blocks side by side
+  int64_t pixels = 0, pieces = 1;               // of a block; of a picture
+  int groups = 1;                               // that a chunk has a part of, at most
+  int slices = 1;                               // runs of rows of threads that warps join by themselves
   explicit Split(int64_t planes_pieces) : pieces(planes_pieces) {}  // NCHW, where a piece is a run of a group
-  Split(int64_t channels, int64_t space, int lanes) {
+  Split(int64_t batch, int64_t channels, int64_t width, int64_t space, int lanes) {
     int64_t vectors = channels / lanes;
     chunks = int((vectors + 127) / 128);
     columns = int((vectors + chunks - 1) / chunks);
-    pixels = (space + kMostPieces - 1) / kMostPieces;
-    int64_t piece = kPiece / (columns * lanes);
-    if (pixels < piece) pixels = piece;
+    const int64_t most = std::max(int64_t(1), kMostBlocks / (batch * chunks)), piece = kPiece / (columns * lanes);
+    pixels = std::max((space + most - 1) / most, piece);
     pieces = (space + pixels - 1) / pixels;
+    for (int chunk = 0; chunk < chunks; ++chunk) groups = std::max(groups, groups_of(chunk, channels, width, lanes));
+    while (slices * 2 * groups <= kThreads / kWarp && slices * 2 <= kThreads / columns) slices *= 2;
+  }
+  int groups_of(int chunk, int64_t channels, int64_t width, int lanes) const {
+    const int64_t begin = int64_t(chunk) * columns * lanes, end = std::min(begin + columns * lanes, channels);
+    return begin < end ? int((end - 1) / width - begin / width) + 1 : 0;
   }
 };
 

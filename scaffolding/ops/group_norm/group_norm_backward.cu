@@ -1,18 +1,14 @@
 // The gradients of group_norm (+ SiLU) on CUDA. Sums over each channel's elements, the groups' means from them in
-// double, one pass that writes dx. A group of an NHWC picture that fits the cache of a multiprocessor has a block,
-// which does all of that in one launch. No atomics.
+// double, one pass that writes dx. NHWC: where a cluster of blocks has room for groups, one launch does all of that
+// (kept_gradients.cuh), or a block where the cache of its multiprocessor has room for one. No atomics.
 #include "scaffolding/backend/cuda/scratch.h"
-#include "scaffolding/ops/group_norm/group_norm.cuh"
+#include "scaffolding/ops/group_norm/kept_gradients.cuh"
 
 namespace sf::cuda {
 namespace {
 
 constexpr int kGroupThreads = 512;          // of a block that has a group
 constexpr int64_t kCachedGroup = 64 << 10;  // bytes of x in such a group; as many of dy come with them
-
-// Of one channel of one picture: sums of dz and of dz * hat,
-// where hat is the normalised element and dz the gradient of weight * hat + bias.
-template <class A> struct ChannelSums { A dz, dz_hat; };
 
 // dx = scale dz - base - (x - mean) slope; z = (x - mean) scale + offset.
 template <class A> struct Terms {
@@ -31,83 +27,60 @@ __device__ inline Terms<real_t<T>> terms_of(const Channels<T>& c, int64_t group,
   return {mean, rstd, A(0), A(double(rstd) * mean_dz), A(double(rstd) * double(rstd) * mean_dz_hat)};
 }
 
-// dz of an element at `distance` from its group's mean.
-template <class T>
-__device__ inline real_t<T> dz_of(const Channels<T>& c, real_t<T> distance, real_t<T> dy, real_t<T> scale,
-                                  real_t<T> offset) {
-  if (!c.silu) return dy;
-  real_t<T> z = distance * scale + offset, s = sigmoid_of<T>(z);
-  return dy * s * (real_t<T>(1) + z * (real_t<T>(1) - s));
-}
-
 // use(x, dy, index) for the vectors at x and dy, pairs of which are read before the first is used.
 template <class T, int V, class F>
 __device__ inline void for_pairs(const T* x, const T* dy, int64_t stride, int64_t first, int64_t end, int64_t step,
                                  const F& use) {
   int64_t i = first;
   for (; i + step < end; i += 2 * step, x += 2 * stride, dy += 2 * stride) {
-    auto x0 = *reinterpret_cast<const Vec<T, V>*>(x), x1 = *reinterpret_cast<const Vec<T, V>*>(x + stride);
-    auto dy0 = *reinterpret_cast<const Vec<T, V>*>(dy), dy1 = *reinterpret_cast<const Vec<T, V>*>(dy + stride);
+    auto x0 = *reinterpret_cast<const Held<T, V>*>(x), x1 = *reinterpret_cast<const Held<T, V>*>(x + stride);
+    auto dy0 = *reinterpret_cast<const Held<T, V>*>(dy), dy1 = *reinterpret_cast<const Held<T, V>*>(dy + stride);
     use(x0, dy0, i);
     use(x1, dy1, i + step);
   }
   if (i >= end) return;
-  auto x0 = *reinterpret_cast<const Vec<T, V>*>(x);
-  auto dy0 = *reinterpret_cast<const Vec<T, V>*>(dy);
+  auto x0 = *reinterpret_cast<const Held<T, V>*>(x);
+  auto dy0 = *reinterpret_cast<const Held<T, V>*>(dy);
   use(x0, dy0, i);
-}
-
-// Sums of a thread's V channels; those of its column's other pixels are added by the thread of the first, which calls
-// done(channel of V, sums).
-template <class T, int V, int kBlock, class F>
-__device__ inline void column_sums(const Tile& t, bool works, const real_t<T> (&dz)[V], const real_t<T> (&dz_hat)[V],
-                                   const F& done) {
-  __shared__ real_t<T> of_thread[2][V][kBlock];
-#pragma unroll
-  for (int i = 0; i < V; ++i) of_thread[0][i][threadIdx.x] = dz[i], of_thread[1][i][threadIdx.x] = dz_hat[i];
-  __syncthreads();
-  if (!works || t.pixel > 0) return;
-#pragma unroll 1
-  for (int i = 0; i < V; ++i) {
-    double a = 0, b = 0;
-#pragma unroll 1
-    for (int r = 0; r < t.step; ++r)
-      a += double(of_thread[0][i][threadIdx.x + r * t.across]),
-          b += double(of_thread[1][i][threadIdx.x + r * t.across]);
-    done(i, a, b);
-  }
 }
 
 // What one thread knows of its V channels while it sums.
 template <class T, int V> struct Summing {
-  real_t<T> mean[V], rstd[V], weight[V], offset[V], dz[V] = {}, dz_hat[V] = {};
+  real_t<T> mean[V], scale[V], offset[V], sums[2 * V] = {};  // of dz, and of dz (x - mean)
 
   __device__ Summing(const Channels<T>& c, int64_t n, int channel) {
+    read_entries<V>(c.weight, channel, real_t<T>(1), scale);
+    read_entries<V>(c.bias, channel, real_t<T>(0), offset);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       int64_t group = n * c.groups + (channel + i) / c.width;
-      mean[i] = c.mean[group], rstd[i] = c.rstd[group];
+      mean[i] = c.mean[group], scale[i] *= c.rstd[group];
     }
-    read_entries<V>(c.weight, channel, real_t<T>(1), weight);
-    read_entries<V>(c.bias, channel, real_t<T>(0), offset);
   }
-  __device__ void add(const Channels<T>& c, const Vec<T, V>& x, const Vec<T, V>& dy) {
+  template <bool kSilu> __device__ void add(const Held<T, V>& held_x, const Held<T, V>& held_dy) {
+    real_t<T> x[V], dy[V];
+    held_x.widen_to(x);
+    held_dy.widen_to(dy);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      real_t<T> distance = real_t<T>(widen(x.v[i])) - mean[i],
-                d = dz_of<T>(c, distance, real_t<T>(widen(dy.v[i])), rstd[i] * weight[i], offset[i]);
-      dz[i] += d;
-      dz_hat[i] += d * distance * rstd[i];
+      const real_t<T> distance = x[i] - mean[i], d = dz_of<T, kSilu>(distance, dy[i], scale[i], offset[i]);
+      sums[2 * i] += d;
+      sums[2 * i + 1] += d * distance;
     }
   }
 };
-template <class T, int V>
-__device__ inline void write_dx(const Channels<T>& c, T* out, const Vec<T, V>& x, const Vec<T, V>& dy,
-                                const Terms<real_t<T>>& k, int lane, real_t<T> (&dx)[V]) {
-  real_t<T> distance = real_t<T>(widen(x.v[lane])) - k.mean;
-  dx[lane] =
-      k.scale * dz_of<T>(c, distance, real_t<T>(widen(dy.v[lane])), k.scale, k.offset) - k.base - distance * k.slope;
-  if (lane == V - 1) write_lanes<V>(out, dx);
+template <bool kSilu, class T, int V>
+__device__ inline void write_dx(T* out, const Held<T, V>& held_x, const Held<T, V>& held_dy,
+                                const Terms<real_t<T>> (&k)[V]) {
+  real_t<T> x[V], dy[V];
+  held_x.widen_to(x);
+  held_dy.widen_to(dy);
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    const real_t<T> distance = x[i] - k[i].mean, dz = dz_of<T, kSilu>(distance, dy[i], k[i].scale, k[i].offset);
+    x[i] = k[i].scale * dz - k[i].base - distance * k[i].slope;
+  }
+  write_lanes<V>(out, x);
 }
 
 // NHWC: a block per group, dx included.
@@ -120,16 +93,23 @@ __global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, Cha
   const int channel = channel0 + t.column * V;
   const int64_t at = (n * c.space + t.pixel) * c.channels + channel, stride = int64_t(t.step) * c.channels,
                 end = t.works() ? c.space : 0;
+  const double rstd = double(c.rstd[blockIdx.x]);
   double means[2] = {};
   {
+    alignas(16) __shared__ A places[kGroupThreads * ChannelTable<A, V>::kPitch];
+    const ChannelTable<A, V> table(places);
     Summing<T, V> s(c, n, channel);
-    for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step,
-                    [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) { s.add(c, x, dy); });
-    column_sums<T, V, kGroupThreads>(t, t.works(), s.dz, s.dz_hat, [&](int i, double dz, double dz_hat) {
-      of_channel[n * c.channels + channel + i] = {dz, dz_hat};
-      double weight = double(c.weight_of(channel + i));
+    with_silu(c.silu, [&](auto silu) {
+      for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step,
+                      [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t) { s.template add<silu()>(x, dy); });
+    });
+    if (t.works()) table.put(int(threadIdx.x), s.sums);
+    __syncthreads();
+    table.sums(t.step, t.across, c.width, [&](int i, double dz, double dz_distance) {
+      of_channel[n * c.channels + channel0 + i] = {dz, dz_distance * rstd};
+      const double weight = double(c.weight_of(channel0 + i));
       means[0] += weight * dz;
-      means[1] += weight * dz_hat;
+      means[1] += weight * dz_distance * rstd;
     });
   }
   block_sums(means);
@@ -142,13 +122,13 @@ __global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, Cha
 #pragma unroll
   for (int i = 0; i < V; ++i) k[i] = of_group.of_channel(weight[i], offset[i]);
   T* out = c.out + at;
-  for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step,
-                  [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) {
-                    A dx[V];
-#pragma unroll
-                    for (int i = 0; i < V; ++i) write_dx<T, V>(c, out, x, dy, k[i], i, dx);
-                    out += stride;
-                  });
+  with_silu(c.silu, [&](auto silu) {
+    for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step,
+                    [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t) {
+                      write_dx<silu()>(out, x, dy, k);
+                      out += stride;
+                    });
+  });
 }
 
 // NHWC: sums of the channels of one piece of a picture.
@@ -156,7 +136,7 @@ template <class T, int V>
 __global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out) {
   using A = real_t<T>;
   const Tile t(s.columns);
-  const int channel = (int(blockIdx.x) % s.chunks * s.columns + t.column) * V;
+  const int channel0 = int(blockIdx.x) % s.chunks * s.columns * V, channel = channel0 + t.column * V;
   const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, begin = piece % s.pieces * s.pixels,
                 first = begin + t.pixel;
   const bool works = t.works() && channel < c.channels;
@@ -164,10 +144,18 @@ __global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, C
   const int64_t at = (n * c.space + first) * c.channels + channel, end = !works                       ? 0
                                                                          : begin + s.pixels < c.space ? begin + s.pixels
                                                                                                       : c.space;
-  for_pairs<T, V>(c.x + at, c.dy + at, int64_t(t.step) * c.channels, first, end, t.step,
-                  [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) { sums.add(c, x, dy); });
-  column_sums<T, V, kThreads>(t, works, sums.dz, sums.dz_hat, [&](int i, double dz, double dz_hat) {
-    out[piece * c.channels + channel + i] = {A(dz), A(dz_hat)};
+  alignas(16) __shared__ A places[kThreads * ChannelTable<A, V>::kPitch];
+  const ChannelTable<A, V> table(places);
+  with_silu(c.silu, [&](auto silu) {
+    for_pairs<T, V>(c.x + at, c.dy + at, int64_t(t.step) * c.channels, first, end, t.step,
+                    [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t) { sums.template add<silu()>(x, dy); });
+  });
+  if (t.works()) table.put(int(threadIdx.x), sums.sums);
+  __syncthreads();
+  const int left = c.channels - channel0;
+  table.sums(t.step, s.columns, left < s.columns * V ? left : s.columns * V, [&](int i, double dz, double dz_distance) {
+    const double rstd = double(c.rstd[n * c.groups + (channel0 + i) / c.width]);
+    out[piece * c.channels + channel0 + i] = {A(dz), A(dz_distance * rstd)};
   });
 }
 
@@ -182,16 +170,20 @@ __global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, ChannelSum
   const real_t<T> mean = c.mean[group], rstd = c.rstd[group], scale = rstd * c.weight_of(channel),
                   offset = c.bias_of(channel);
   real_t<T> dz = 0, dz_hat = 0;
-  for_pairs<T, V>(c.x + at, c.dy + at, kGroup * V, G::lane(), c.space / V, kGroup,
-                  [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) {
+  with_silu(c.silu, [&](auto silu) {
+    for_pairs<T, V>(c.x + at, c.dy + at, kGroup * V, G::lane(), c.space / V, kGroup,
+                    [&](const Held<T, V>& held_x, const Held<T, V>& held_dy, int64_t) {
+                      real_t<T> x[V], dy[V];
+                      held_x.widen_to(x);
+                      held_dy.widen_to(dy);
 #pragma unroll
-                    for (int i = 0; i < V; ++i) {
-                      real_t<T> distance = real_t<T>(widen(x.v[i])) - mean,
-                                d = dz_of<T>(c, distance, real_t<T>(widen(dy.v[i])), scale, offset);
-                      dz += d;
-                      dz_hat += d * distance * rstd;
-                    }
-                  });
+                      for (int i = 0; i < V; ++i) {
+                        const real_t<T> distance = x[i] - mean, d = dz_of<T, silu()>(distance, dy[i], scale, offset);
+                        dz += d;
+                        dz_hat += d * distance * rstd;
+                      }
+                    });
+  });
   double sums[2] = {G::sum(double(dz)), G::sum(double(dz_hat))};
   if (G::lane() == 0) out[plane] = {real_t<T>(sums[0]), real_t<T>(sums[1])};
 }
@@ -247,21 +239,25 @@ __global__ void __launch_bounds__(kThreads) pixel_gradients(Channels<T> c, Split
   if (!t.works() || channel >= c.channels) return;
   const int64_t of = n * c.channels + channel, at = (n * c.space + first) * c.channels + channel,
                 stride = int64_t(t.step) * c.channels;
-  A mean[V], scale[V], offset[V], base[V], slope[V];
-  read_lanes<V>(k.mean + of, mean);
-  read_lanes<V>(k.scale + of, scale);
-  read_lanes<V>(k.offset + of, offset);
-  read_lanes<V>(k.base + of, base);
-  read_lanes<V>(k.slope + of, slope);
-  T* out = c.out + at;
-  for_pairs<T, V>(c.x + at, c.dy + at, stride, first, begin + s.pixels < c.space ? begin + s.pixels : c.space, t.step,
-                  [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) {
-                    A dx[V];
+  Terms<A> terms[V];
+  {
+    A mean[V], scale[V], offset[V], base[V], slope[V];
+    read_lanes<V>(k.mean + of, mean);
+    read_lanes<V>(k.scale + of, scale);
+    read_lanes<V>(k.offset + of, offset);
+    read_lanes<V>(k.base + of, base);
+    read_lanes<V>(k.slope + of, slope);
 #pragma unroll
-                    for (int i = 0; i < V; ++i)
-                      write_dx<T, V>(c, out, x, dy, {mean[i], scale[i], offset[i], base[i], slope[i]}, i, dx);
-                    out += stride;
-                  });
+    for (int i = 0; i < V; ++i) terms[i] = {mean[i], scale[i], offset[i], base[i], slope[i]};
+  }
+  T* out = c.out + at;
+  with_silu(c.silu, [&](auto silu) {
+    for_pairs<T, V>(c.x + at, c.dy + at, stride, first, lesser(c.space, begin + s.pixels), t.step,
+                    [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t) {
+                      write_dx<silu()>(out, x, dy, terms);
+                      out += stride;
+                    });
+  });
 }
 
 // first: the first plane; count: vectors.
@@ -271,14 +267,17 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t begin = blockIdx.x * uint32_t(kThreads * kAhead), mine = begin + threadIdx.x,
                  end = begin + uint32_t(kThreads * kAhead) < count ? begin + uint32_t(kThreads * kAhead) : count;
   const int64_t start = first * c.space;
-  for_pairs<T, V>(c.x + start + int64_t(mine) * V, c.dy + start + int64_t(mine) * V, kThreads * V, mine, end, kThreads,
-                  [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t at) {
-                    int64_t plane = first + vectors_of_plane.quotient(uint32_t(at));
-                    Terms<real_t<T>> of{k.mean[plane], k.scale[plane], k.offset[plane], k.base[plane], k.slope[plane]};
-                    real_t<T> dx[V];
+  with_silu(c.silu, [&](auto silu) {
+    for_pairs<T, V>(c.x + start + int64_t(mine) * V, c.dy + start + int64_t(mine) * V, kThreads * V, mine, end,
+                    kThreads, [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t at) {
+                      const int64_t plane = first + vectors_of_plane.quotient(uint32_t(at));
+                      Terms<real_t<T>> of[V];
 #pragma unroll
-                    for (int i = 0; i < V; ++i) write_dx<T, V>(c, c.out + start + at * V, x, dy, of, i, dx);
-                  });
+                      for (int i = 0; i < V; ++i)
+                        of[i] = {k.mean[plane], k.scale[plane], k.offset[plane], k.base[plane], k.slope[plane]};
+                      write_dx<silu()>(c.out + start + at * V, x, dy, of);
+                    });
+  });
 }
 
 template <class A>
@@ -288,6 +287,7 @@ __global__ void __launch_bounds__(kThreads)
   int64_t channel = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (channel >= channels) return;
   double dz = 0, dz_hat = 0;
+#pragma unroll 8
   for (int64_t n = 0; n < batch; ++n)
     dz += sums[n * channels + channel].dz, dz_hat += sums[n * channels + channel].dz_hat;
   if (dweight) dweight.set(channel, A(dz_hat));
@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int V> void in_passes(const Channels<T>& c, Device device, ChannelSums<double>* of_channel) {
   using A = real_t<T>;
   const int64_t planes = c.batch * c.channels;
-  const Split s = c.last ? Split(c.channels, c.space, V) : Split(1);
+  const Split s = c.last ? Split(c.batch, c.channels, c.width, c.space, V) : Split(1);
   Scratch sums(device, size_t(s.pieces * planes) * sizeof(ChannelSums<A>)),
       terms(device, size_t(planes) * 5 * sizeof(A));
   A* first = terms.as<A>();
@@ -330,7 +330,14 @@ void backward(const GroupNormBackward& b) {
     if (count > 0) {
       const T* dx = c.out;
       bool done = false;
-      if (c.last && c.group_size() * int64_t(sizeof(T)) <= kCachedGroup)
+      if (c.last)
+        choose_lanes<T>(
+            c.channels,
+            [&](auto v) {
+              if constexpr (v() == lanes_for<T>()) done = keep_gradients(c, device, of_channel);
+            },
+            c.x, c.dy, dx);
+      if (!done && c.last && c.group_size() * int64_t(sizeof(T)) <= kCachedGroup)
         choose_lanes<T>(
             c.width,
             [&](auto v) {

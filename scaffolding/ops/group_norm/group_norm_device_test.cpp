@@ -53,6 +53,10 @@ INSTANTIATE_TEST_SUITE_P(
                     std::tuple(Shape{2, 1040, 4, 5}, 2, kFloat32,
                                true),  // several blocks side by side; a block per group
                     std::tuple(Shape{2, 2600, 9, 4}, 1, kFloat32, true),      // the same in passes
+                    std::tuple(Shape{2, 320, 24, 25}, 32, kBFloat16, true),   // clusters: vectors of two groups
+                    std::tuple(Shape{1, 120, 60, 61}, 4, kFloat16, true),     // one chunk
+                    std::tuple(Shape{1, 64, 75, 75}, 64, kFloat32, true),     // a group per channel
+                    std::tuple(Shape{3, 96, 33, 17}, 32, kBFloat16, true),    // of three
                     std::tuple(Shape{2, 8, 96, 100}, 2, kFloat32, false),     // contiguous: vectors of 4, passes
                     std::tuple(Shape{1, 4, 131, 137}, 2, kBFloat16, false),   // of 1
                     std::tuple(Shape{3, 600, 3, 8}, 2, kBFloat16, false),     // a block per group, many planes: passes

@@ -9,7 +9,7 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ static  // one block runs at a time
+#define __shared__ static  // one block runs at a time; those of a cluster must not have any
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 
@@ -25,6 +25,10 @@ SF_EMULATOR_API unsigned ballot(unsigned mask, bool value);
 SF_EMULATOR_API unsigned char* dynamic_shared();
 SF_EMULATOR_API unsigned long dynamic_shared_bytes();
 SF_EMULATOR_API unsigned lane();
+SF_EMULATOR_API void cluster_barrier();
+SF_EMULATOR_API unsigned cluster_rank();  // of the block in its cluster
+// Where block `rank` of the cluster has what this block has at p, in its dynamic shared memory.
+SF_EMULATOR_API const void* in_cluster(const void* p, unsigned rank);
 [[noreturn]] SF_EMULATOR_API void stop(const char* why);  // says which block and thread, and aborts
 [[noreturn]] SF_EMULATOR_API void trap();                 // ends the grid; the context is broken from then on
 
