@@ -122,7 +122,7 @@ run_ops() {
   grep -q '^\[       OK' "$scratch"/ops_* || failed=$((failed + 1))   # a filter that matches nothing proves nothing
   return $((failed > 0))
 }
-# What failed, in full; which test a process that did not end was in; how many there were.
+# What failed, in full; which test a process that did not end was in; why some were skipped; how many there were.
 report_ops() {
   local file
   for file in "$scratch"/ops_*; do
@@ -132,6 +132,8 @@ report_ops() {
       {text = text $0 "\n"}
       END {if (test) print "not ended: " test "\n" text}' "$file"
   done
+  awk '/: Skipped$/ {getline; sub(/^unproven here: [a-z0-9_]+ /, "an op "); sub(/^[a-z0-9_]+ draws/, "an op draws")
+      print "skipped: " $0}' "$scratch"/ops_* | sort | uniq -c | sort -rn
   cat "$scratch"/ops_* |
     awk '/^\[ RUN/ {run++} /^\[       OK/ {ok++} /^\[  SKIPPED.*ms\)/ {skipped++}
       END {print run + 0 " tests begun, " ok + 0 " passed, " skipped + 0 " skipped" more}' \
@@ -154,7 +156,7 @@ python_tests() {
   # Side by side where pytest can: most of their time is the host's.
   local beside=()
   if "$python" -c 'import xdist' 2>/dev/null && (($(nproc) >= 8)); then beside=(-n 6); fi
-  "$python" -m pytest -q --maxfail=40 "${beside[@]}" -p no:cacheprovider "--build-dir=$build" "${files[@]}"
+  "$python" -m pytest -q -rsfE --maxfail=40 "${beside[@]}" -p no:cacheprovider "--build-dir=$build" "${files[@]}"
 }
 
 bench() {

@@ -46,10 +46,11 @@ def attention(lib, n, heads, length, width, backward=False, cudnn=True):
     else:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
+        # torch gives cuDNN heads of up to 256; wider ones go to what it takes by itself
         order = (
             [SDPBackend.CUDNN_ATTENTION]
-            if cudnn and device(lib) == "cuda"
-            else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+            if cudnn and device(lib) == "cuda" and width <= 256
+            else [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
         )
 
         def sdpa():

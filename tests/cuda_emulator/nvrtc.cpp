@@ -116,7 +116,8 @@ size_t behind_quoted(const std::string& s, size_t at) {
 
 // What an instruction computes, in terms of its operands %0, %1, ...
 const std::map<std::string, std::string> kInstructions = {
-    {"", ""},
+    {"add.rn.f32 %0, %1, 0f80000000;", "%0 = %1 + -0.0f"},
+    {"add.rn.f64 %0, %1, 0d8000000000000000;", "%0 = %1 + -0.0"},
     {"cvt.f32.f16 %0, %1;", "%0 = cuda_emulator::float_of_half(%1)"},
     {"cvt.rn.f16.f32 %0, %1;", "%0 = cuda_emulator::half_of_float(%1)"},
     {"cvt.f32.bf16 %0, %1;", "%0 = cuda_emulator::float_of_bfloat16(%1)"},

@@ -96,13 +96,14 @@ void HeldWeights::lay_out() {
   laid_out_ = 0;
   for (size_t i = 0; i < n; ++i) {
     if (before[i] != n) continue;
-    laid_out_ = (laid_out_ + kAlign - 1) / kAlign * kAlign;
     for (size_t at = i; at != n; at = after[at]) {
       parts_[at].at = laid_out_;
       laid_out_ += parts_[at].home.nbytes();
     }
+    // Further on than where it ends: what only came to lie side by side would be one product here (projections.cpp) and
+    // several without streaming, of which a GPU's last bits differ.
+    laid_out_ = laid_out_ / kAlign * kAlign + kAlign;
   }
-  laid_out_ = (laid_out_ + kAlign - 1) / kAlign * kAlign;
 }
 
 size_t HeldWeights::place_of(const Tensor& t) const {

@@ -52,9 +52,10 @@ const Expression* expression_of(std::string_view name) {
   return nullptr;
 }
 
-// The conversions are those of backend/cuda/vec.cuh as instructions; keep() ends an op: without it the compiler would
-// make one rounding of the product of one op and the sum of the next,
-// and the numbers would not be those of the ops alone.
+// The conversions are those of backend/cuda/vec.cuh as instructions. keep() ends an op, adding -0, which changes no
+// number: without it the product of one op and the sum of the next would become one multiply-add of one rounding, and
+// the numbers would not be those of the ops alone. An empty asm does not do: ptxas, which also contracts, sees nothing
+// of it; nor does a factor of 1, which it drops before. Values of 16 bits are rounded in between anyway.
 const char kConversions[] = R"(#define SF_INLINE __device__ __forceinline__
 namespace sf {
 struct Half { unsigned short bits; };
@@ -79,8 +80,8 @@ template <> struct To<BFloat16> {
   }
 };
 template <class T> SF_INLINE T keep(T x) { return x; }
-SF_INLINE float keep(float x) { asm("" : "+f"(x)); return x; }
-SF_INLINE double keep(double x) { asm("" : "+d"(x)); return x; }
+SF_INLINE float keep(float x) { asm("add.rn.f32 %0, %1, 0f80000000;" : "=f"(x) : "f"(x)); return x; }
+SF_INLINE double keep(double x) { asm("add.rn.f64 %0, %1, 0d8000000000000000;" : "=d"(x) : "d"(x)); return x; }
 template <class T, int V> struct alignas(sizeof(T) * V) Vec { T v[V]; };
 )";
 
@@ -188,7 +189,8 @@ std::string compute_function(const TracedProgram& p) {
     else
       value = text("op_", op.table->name(), "<", T, ">(", operand_text(op, 0), ", ", operand_text(op, 1), ", ",
                    parameter(op.p0), ")");
-    s += text("  ", arithmetic(op.out), " v", arguments + i, " = keep(widen(To<", storage(op.out), ">::of(", value,
+    const char* end = pointwise::has_16_bits(op.out) ? "" : "keep";
+    s += text("  ", arithmetic(op.out), " v", arguments + i, " = ", end, "(widen(To<", storage(op.out), ">::of(", value,
               ")));\n");
   }
   return s + text("  return To<", storage(p.dtype_of(p.result)), ">::of(v", p.result,

@@ -287,15 +287,15 @@ class TestOnAGpu:
         k = sf.cuda.Kernel(
             """
             template <class T> __global__ void sums(const T* x, T* y) {
-              extern __shared__ float all[];
+              extern __shared__ float part[];
               __shared__ float first;
-              all[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
-              if (threadIdx.x == 0) first = all[0];
+              part[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+              if (threadIdx.x == 0) first = part[0];
               for (int half = blockDim.x / 2; half > 0; half /= 2) {
                 __syncthreads();
-                if (threadIdx.x < half) all[threadIdx.x] += all[threadIdx.x + half];
+                if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
               }
-              if (threadIdx.x == 0) y[blockIdx.x] = T(all[0] - first);
+              if (threadIdx.x == 0) y[blockIdx.x] = T(part[0] - first);
             }
             """,
             "sums<float>",

@@ -39,8 +39,8 @@ INSTRUCTIONS = {  # the PTX of the source, as C++
     'asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h.bits));': "f = of_half(h.bits);",
     'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x)));': "h.bits = to_half(float(x));",
     'asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x)));': "h.bits = to_bfloat16(float(x));",
-    'asm("" : "+f"(x));': "",
-    'asm("" : "+d"(x));': "",
+    'asm("add.rn.f32 %0, %1, 0f80000000;" : "=f"(x) : "f"(x));': "",
+    'asm("add.rn.f64 %0, %1, 0d8000000000000000;" : "=d"(x) : "d"(x));': "",
 }
 
 

@@ -506,8 +506,9 @@ def test_running_out_of_memory_in_backward_names_the_op():
 
 def test_running_out_of_memory_names_the_module():
     net = sf.nn.Sequential(sf.nn.Linear(4, 8), sf.nn.Sequential(sf.nn.ReLU(), sf.nn.Linear(8, 1 << 20))).to("cuda")
+    rows = cuda.mem_get_info()[1] // (4 << 20) + 1  # of 4 MiB each
     with pytest.raises(cuda.OutOfMemoryError) as e:
-        net(sf.ones(1 << 14, 4, device="cuda"))
+        net(sf.ones(rows, 4, device="cuda"))
     assert "MiB asked for by 1.1 (a Linear) of a Sequential" in str(e.value) and "tensors of this process" in str(
         e.value
     )
