@@ -116,8 +116,7 @@ __device__ inline void load_runs(const RowGroup<kGroup>& g, int cols, const T* f
 // row_norm where a NormPair says it all. Short code besides few waits: such a call takes a few microseconds, in which
 // each multiprocessor also loads the instructions.
 template <bool kMean, class T, int kGroup, int V, int K>
-__global__ void __launch_bounds__(kThreads, K > 4 ? 3 : 4)
-    row_norm_of_pair(RowNorm<T> n, NormPair<T> pair, unsigned width) {
+__global__ void __launch_bounds__(kThreads, 3) row_norm_of_pair(RowNorm<T> n, NormPair<T> pair, unsigned width) {
   using A = real_t<T>;
   RowGroup<kGroup> g{width};
   int64_t row = g.row();
@@ -139,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, K > 4 ? 3 : 4)
   int64_t batch = pair.of_batches ? n.batches.of(row) : 0;
   load_runs<V, K>(g, pair.factor ? cols : 0, pair.factor + batch * pair.factor_stride, factors);
   load_runs<V, K>(g, pair.offset ? cols : 0, pair.offset + batch * pair.offset_stride, offsets);
-  A per_column = A(1) / A(int(n.cols)), mean = 0, squares = 0, plus = pair.plus_one ? A(1) : A(0);
+  A per_column = A(1) / A(int(n.cols)), mean = 0, squares = 0;
   if constexpr (kMean) {
     A total = 0;
     for_all_columns<V, K>(g, cols, [&](int, int k, bool) {
@@ -168,31 +167,34 @@ __global__ void __launch_bounds__(kThreads, K > 4 ? 3 : 4)
     xs[k].widen_to(v);
     factors[k].widen_to(a);
     offsets[k].widen_to(b);
+    if (pair.plus_one) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) a[i] += A(1);
+    }
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       v[i] = sizeof(T) == 2 ? v[i] * rstd + shift : (v[i] - mean) * rstd;
-      v[i] = v[i] * (a[i] + plus) + b[i];
+      v[i] = v[i] * a[i] + b[i];
     }
     *reinterpret_cast<Held<T, V>*>(y + c) = hold<T>(v);
   });
 }
 
 // Calls f(group, K, blocks, width) for rows that row_norm_of_pair takes: as choose_rows with fewer runs a thread, since
-// the pair is kept too; five where that is 1280 elements of 16 bits. False for longer rows.
+// the pair is kept too; five are the widths of UNets, 320, 640 and 1280, without idle lanes. False for longer rows.
 template <int V, class F> bool choose_rows_of_pair(int64_t rows, int64_t cols, const F& f) {
   constexpr int64_t kWanted = int64_t(1) << 17;  // threads, of a GPU of 132 multiprocessors
   constexpr int64_t kFewRows = 512;              // warps for so many would leave multiprocessors without a block
+  constexpr int K = 5;
   int64_t runs = cols / V;
   if (runs > 2 * kThreads) return false;
-  if (runs > (rows > kFewRows ? 5 : 4) * kWarp) {
+  if (runs > (rows > kFewRows ? K : K - 1) * kWarp) {
     f(int_constant<kThreads>(), int_constant<2>(), unsigned(rows), unsigned(kThreads));
-    return true;
+  } else {
+    unsigned width = 1;
+    while (width < kWarp && width < runs && (width < 4 || width * K < runs || rows * width < kWanted)) width *= 2;
+    f(int_constant<kWarp>(), int_constant<K>(), unsigned((rows * width + kThreads - 1) / kThreads), width);
   }
-  unsigned width = 1;
-  while (width < kWarp && width < runs && (width < 4 || width * 4 < runs || rows * width < kWanted)) width *= 2;
-  unsigned blocks = unsigned((rows * width + kThreads - 1) / kThreads);
-  if (runs <= 4 * int64_t(width)) f(int_constant<kWarp>(), int_constant<4>(), blocks, width);
-  else f(int_constant<kWarp>(), int_constant<5>(), blocks, width);
   return true;
 }
 

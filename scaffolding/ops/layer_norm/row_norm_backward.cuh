@@ -1,6 +1,6 @@
 // The gradients of layer_norm and rms_norm on CUDA. Those that sum over rows go in two steps: partial sums of pieces of
-// rows, then sums of those; no atomics, so that the same input gives the same bits. Rows of up to 20 KiB in float32 give
-// dx and the partial sums in one pass.
+// rows, then sums of those; no atomics, so that the same input gives the same bits. Rows of up to 5120 elements give dx
+// and the partial sums in one pass.
 #pragma once
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
@@ -66,8 +66,8 @@ struct PieceOfRows {
 // With h = (x - mean) * rstd and e = dy, the two sums over rows that all gradients of columns follow from.
 enum ColumnSum { kSumOfProducts, kSumOfGradients, kColumnSums };  // of e * h, of e
 
-// dx, and with kSums partial[piece][what][column], in one pass over x and dy. Two blocks on each multiprocessor stay for
-// many rows, of which each thread keeps at most K runs of V columns, and the sums of those columns.
+// dx, and with kSums partial[piece][what][column], in one pass over x and dy. Two blocks on each multiprocessor take
+// many rows in turn; a thread keeps at most K runs of V columns of one, and the sums of those columns.
 template <class T, int V, int K, bool kSums>
 SF_ROW_KERNEL row_norm_gradients(RowNormGradient<T> n, RowPieces pieces, real_t<T>* partial) {
   using A = real_t<T>;
@@ -355,7 +355,9 @@ void run_row_norm_backward(const char* op, Device device, RowNormGradient<T> n, 
   int64_t batches = n.rows > 0 ? n.rows / n.rows_per_batch : 0, batch_rows = batches > 0 ? n.rows_per_batch : 0;
 
   unsigned log_wide = 2, blocks_wide = 1;
-  int64_t blocks = kBlocks, columns = short_rows ? K * kShort : vectors ? V : 1;  // of a thread
+  int64_t blocks = of_all || of_batches ? kBlocks : 2 * kBlocks, columns = short_rows ? K * kShort
+                                                                           : vectors  ? V
+                                                                                      : 1;  // of a thread
   while ((int64_t(columns) << log_wide) < n.cols && (short_rows || log_wide < 5)) ++log_wide;
   if (!short_rows) {
     blocks_wide = unsigned((n.cols + (columns << log_wide) - 1) / (columns << log_wide)), blocks *= 4;
