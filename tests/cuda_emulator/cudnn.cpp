@@ -185,9 +185,31 @@ std::shared_ptr<Object> config(const std::shared_ptr<Object>& graph, int64_t ind
   return c;
 }
 
+// cuDNN 9.19 on Hopper: bfloat16 in groups of an odd number of channels, with more behind it than a bias, ReLU and what
+// comes with a bias.
+bool lacks_engine(const Object& graph) {
+  const auto operations = graph.all(A::GraphOperations);
+  const Object& first = *operations[0];
+  if (first.kind != Kind::ConvolutionForward || operations.size() == 1) return false;
+  const Object& x = *first.one(A::ForwardX);
+  const int64_t of_group = first.one(A::ForwardW)->integers(A::TensorSizes)[1];
+  if (DataType(x.enumerator(A::TensorDataType)) != DataType::BFloat16 || of_group % 2 == 0 ||
+      x.integers(A::TensorSizes)[1] == of_group)
+    return false;
+  bool has_bias = false;
+  for (size_t i = 1; i < operations.size(); ++i) {
+    const auto mode = Pointwise(operations[i]->one(A::OperationPointwise)->enumerator(A::PointwiseMode));
+    if (mode != Pointwise::Add && mode != Pointwise::Relu) return true;
+    if (mode == Pointwise::Add && operations[i]->one(A::OperationPointwiseB)->integers(A::TensorSizes)[0] == 1)
+      has_bias = true;
+  }
+  return !has_bias;
+}
+
 std::vector<std::shared_ptr<Object>> proposals(const Object& heuristics) {
   auto graph = heuristics.one(A::HeuristicsGraph);
   std::vector<std::shared_ptr<Object>> all;
+  if (lacks_engine(*graph)) return all;
   if (heuristics.enumerator(A::HeuristicsMode) == int(HeuristicMode::A)) {
     all.push_back(config(graph, 3));
     if (is_filter(*graph)) all.push_back(config(graph, 1));

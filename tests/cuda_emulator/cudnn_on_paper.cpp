@@ -110,6 +110,7 @@ void convolutions(const Target& target, bool compile, Report report) {
         ask((gradient + ", 4 channels").c_str(), convolution(t, {2, 4, 64, 64}, 320, {3, 3}, 1, 1, 1, what));
       }
       ask("2 groups", convolution(t, {2, 320, 64, 64}, 320, {3, 3}, 1, 1, 2));
+      ask("2 groups of 3 channels", convolution(t, {2, 6, 5, 7}, 4, {3, 3}, 1, 2, 2));
       if (compile) ask("depthwise", convolution(t, {2, 320, 64, 64}, 320, {3, 3}, 1, 1, 320));
     }
 }

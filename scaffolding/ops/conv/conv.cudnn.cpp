@@ -1,10 +1,12 @@
 // Convolutions of one to three dimensions and their gradients through cuDNN, channels-last, with residual, bias and
-// activation in the same pass. A tensor of another memory order is copied; a convolution of one dimension is one of two
-// with a single row. What cuDNN has no plan for goes to the next provider.
+// activation in the same pass, or, where cuDNN has an engine for the convolution alone, in passes of ours behind it. A
+// tensor of another memory order is copied; a convolution of one dimension is one of two with a single row. What cuDNN
+// has no plan for goes to the next provider.
 #include "scaffolding/backend/cuda/cudnn_plans.h"
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/ops/conv/conv_graph.h"
 #include "scaffolding/ops/conv/conv_layout.h"
+#include "scaffolding/ops/matmul/gemm_finish.h"
 
 namespace sf::cuda {
 namespace {
@@ -73,20 +75,57 @@ ConvolutionGraph describe(const ConvForward& f) {
   c.act = f.act;
   return c;
 }
-bool supports_forward(const ConvForward& f) {
-  return possible(f.x, f.weight, f.y) && cudnn::has_words_for(f.act) &&
-         (!f.bias || f.bias.strides[0] == 1 || f.bias.sizes[0] == 1) && plan_of(describe(f), f.x.device.index);
+// Without what follows the convolution: 9.19 has no engine that does the rest too for bfloat16 in groups of an odd
+// number of channels, depthwise ones among them, unless that is a bias and ReLU.
+ConvolutionGraph alone(ConvolutionGraph c) {
+  c.bias.reset(), c.residual.reset(), c.act = Activation::None;
+  return c;
 }
+bool supports_forward(const ConvForward& f) {
+  if (!possible(f.x, f.weight, f.y) || !cudnn::has_words_for(f.act) ||
+      (f.bias && f.bias.strides[0] != 1 && f.bias.sizes[0] != 1))
+    return false;
+  const ConvolutionGraph c = describe(f);
+  return plan_of(c, f.x.device.index) || plan_of(alone(c), f.x.device.index);
+}
+
+// A channels-last picture as a matrix [1, pixels, channels].
+TensorView pixels_of(const TensorView& t) {
+  TensorView rows = t;
+  const int64_t channels = t.sizes[1];
+  rows.ndim = 3;
+  rows.sizes[0] = 1, rows.sizes[1] = t.numel() / channels, rows.sizes[2] = channels;
+  rows.strides[0] = t.numel(), rows.strides[1] = channels, rows.strides[2] = 1;
+  return rows;
+}
+// y = act(y + residual + bias), rounded to y's dtype as the ops one by one.
+void finish_alone(const ConvForward& f, const TensorView& y, const TensorView& residual) {
+  Gemm g;
+  g.c = pixels_of(y);
+  if (residual) {
+    g.beta = 1;
+    finish_product(g, pixels_of(residual));
+    g.beta = 0;
+  }
+  g.bias = f.bias, g.act = f.act;
+  if (f.bias || f.act != Activation::None) finish_product(g, g.c);
+}
+
 void forward(const ConvForward& f) {
+  const int device = f.x.device.index;
   ConvolutionGraph c = describe(f);
-  PlanEntry plan = plan_of(c, f.x.device.index);
+  PlanEntry plan = plan_of(c, device);
+  const bool whole = plan != nullptr;
+  if (!whole) plan = plan_of(alone(c), device);
   Laid x(f.x, true), y(f.y, false);
   LaidWeights w(f.weight, 1, false);
   std::optional<Laid> residual;
+  if (f.residual) residual.emplace(f.residual, true);
   std::vector<Memory> memory{{cudnn::kConvX, x.view.data}, {cudnn::kConvW, w.data}, {cudnn::kConvY, y.view.data}};
-  if (f.bias) memory.emplace_back(cudnn::kConvBias, f.bias.data);
-  if (f.residual) memory.emplace_back(conv_residual(c), residual.emplace(f.residual, true).view.data);
-  run_plan(f.x.device.index, plan, memory);
+  if (whole && f.bias) memory.emplace_back(cudnn::kConvBias, f.bias.data);
+  if (whole && f.residual) memory.emplace_back(conv_residual(c), residual->view.data);
+  run_plan(device, plan, memory);
+  if (!whole) finish_alone(f, y.view, residual ? residual->view : TensorView());
   y.finish();
 }
 
