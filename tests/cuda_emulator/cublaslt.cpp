@@ -188,6 +188,8 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
   if (s.epilogue == CUBLASLT_EPILOGUE_BGRADB || s.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
     if (!s.bias) return CUBLAS_STATUS_INVALID_VALUE;
     if (wide || s.epilogue == CUBLASLT_EPILOGUE_BGRADA || d.batch != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+    // An H100 refuses two of the four shapes of quantize_device_test.cpp: as many as were read so.
+    if (s.transb != CUBLAS_OP_T) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   if (a.type != b.type || (d.type != a.type && (wide || d.type != CUDA_R_32F))) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (wide != (s.compute == CUBLAS_COMPUTE_64F) || wide != (s.scale == CUDA_R_64F)) return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -111,16 +111,17 @@ bool supports(const Gemm& g) {
 
 SF_KERNEL(gemm, DeviceType::CUDA, "cublaslt", 10, run, supports)
 
-// Both gradients of a linear layer's parameters in one call: what is multiplied is summed on the way.
+// Both gradients of a linear layer's parameters in one call: what is multiplied is summed on the way. A single row or
+// column of dy, which can be read either way, is read as all others are, transposed: there are kernels for that.
 Product gradients_of(const LinearGradient& g) {
-  TensorView dy = g.dy;  // [1, N, M]
-  std::swap(dy.sizes[1], dy.sizes[2]), std::swap(dy.strides[1], dy.strides[2]);
+  Columns dy = *columns_of(g.dy);
+  dy.as_written = !dy.as_written;  // dy^T[1, N, M]
   return {g.x.dtype,
-          dy.dtype,
+          g.dy.dtype,
           g.dw.dtype,
           1,
           *columns_of(g.x),
-          *columns_of(dy),
+          dy,
           *columns_of(g.dw),
           {CUBLASLT_EPILOGUE_BGRADB, g.db, {}},
           g.x.dtype == kFloat32 && matmul_allow_tf32(),
