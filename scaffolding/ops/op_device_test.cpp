@@ -56,8 +56,9 @@ void compare(const Evaluation& e, const Evaluation& here, const Evaluation& exac
   }
 }
 
-// What may be away where float8 was multiplied by float8 on the tensor cores of a GPU: Hopper's keep 13 bits of mantissa
-// of sums of 32 products (DeepSeek-V3 Technical Report, 3.3.2; docs/internals/cuda.md). The emulator sums exactly.
+// What may be away where float8 was multiplied by float8 on the tensor cores of a GPU: Hopper's keep 13 bits of
+// mantissa of sums of 32 products (DeepSeek-V3 Technical Report, 3.3.2; docs/internals/cuda.md). The emulator sums
+// exactly.
 double float8_tolerance() {
   const bool emulated = dlsym(RTLD_DEFAULT, "sf_cuda_emulator_queue");
   return g_device.is_cuda() && !emulated ? 0x1p-13 : 0;

@@ -75,8 +75,8 @@ ConvolutionGraph describe(const ConvForward& f) {
   c.act = f.act;
   return c;
 }
-// Without what follows the convolution: 9.19 has no engine that does the rest for bfloat16 in groups of an odd number of
-// channels, depthwise ones among them, unless that is a bias and ReLU.
+// Without what follows the convolution: 9.19 has no engine that does the rest too for bfloat16 in groups of an odd
+// number of channels, depthwise ones among them, unless that is a bias and ReLU.
 ConvolutionGraph alone(ConvolutionGraph c) {
   c.bias.reset(), c.residual.reset(), c.act = Activation::None;
   return c;
