@@ -29,12 +29,13 @@ KNOWN = [
     (SPILL, "backend/cuda/cub", "", "CUB's"),
     (SPILL, "quantize/fp8", "measured_rows<double", "nobody quantises doubles often"),
     (GENERIC, "group_norm/", "kept_g", "the shared memory of another block, which has no other instruction"),
-    (SPILL, "group_norm/group_norm.cu", "normalise_planes<double", "two registers"),
+    (SPILL, "group_norm/group_norm.cu", "kept_groups<double", "nobody normalises doubles often"),
+    (SPILL, "group_norm/group_norm.cu", "whole_groups<float, 1, true, 1024", "two registers, where no vector fits"),
+    (SPILL, "group_norm/group_norm_backward.cu", "whole_groups<float, 2", "six registers, where no long vector fits"),
     (SPILL, "layer_norm/layer_norm", "row_norm_gradients<Half", "one register"),
     (SPILL, "rms_norm/rms_norm", "row_norm_gradients<Half", "one register"),
     (DOUBLE, "layer_norm/layer_norm", "row_norm_total_sums", "a few hundred numbers of each column"),
     (DOUBLE, "rms_norm/rms_norm", "row_norm_total_sums", "a few hundred numbers of each column"),
-    (SPILL, "group_norm/group_norm.cu", "whole_groups<float, 1, true, 256", "one register, where no vector fits"),
 ]
 
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_.]+)")

@@ -157,7 +157,7 @@ template <class A> struct Constants { A *mean, *scale, *offset; };
 // A block per group: its statistics from the moments of its pieces, and its channels' constants. lanes: of a vector in
 // NHWC.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     group_statistics(Channels<T> c, Split s, int lanes, const Moments<real_t<T>>* of_piece, Constants<real_t<T>> k) {
   using A = real_t<T>;
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups;
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The last pieces first: the cache has them still.
+// The last pixels first: the cache has them still.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads, 4) normalise_pixels(Channels<T> c, Split s, Constants<real_t<T>> k) {
   using A = real_t<T>;
@@ -195,18 +195,18 @@ __global__ void __launch_bounds__(kThreads, 4) normalise_pixels(Channels<T> c, S
   read_lanes<V>(k.scale + n * c.channels + channel, scale);
   read_lanes<V>(k.offset + n * c.channels + channel, offset);
   const auto [x, between] = c.column(n, channel);
-  const int64_t stride = int64_t(t.step) * c.channels;
-  T* out = c.out + (n * c.space + first + t.pixel) * c.channels + channel;
+  const int mine = RowCounts(int(lesser(c.space - first, s.pixels)), t.step)(t.pixel);
+  const int64_t last = first + t.pixel + int64_t(mine - 1) * t.step, stride = int64_t(t.step) * c.channels;
+  T* out = c.out + (n * c.space + last) * c.channels + channel;
   with_silu(c.silu, [&](auto silu) {
-    for_vectors<T, V>(x + (first + t.pixel) * between, int64_t(t.step) * between, t.pixel,
-                      int(lesser(c.space - first, s.pixels)), t.step, [&](const Held<T, V>& held, int64_t) {
-                        A x[V];
-                        held.widen_to(x);
+    for_vectors<T, V>(x + last * between, -int64_t(t.step) * between, 0, mine, 1, [&](const Held<T, V>& held, int) {
+      A x[V];
+      held.widen_to(x);
 #pragma unroll
-                        for (int i = 0; i < V; ++i) x[i] = normalised<T, silu()>(x[i], mean[i], scale[i], offset[i]);
-                        write_lanes<V>(out, x);
-                        out += stride;
-                      });
+      for (int i = 0; i < V; ++i) x[i] = normalised<T, silu()>(x[i], mean[i], scale[i], offset[i]);
+      write_lanes<V>(out, x);
+      out -= stride;
+    });
   });
 }
 

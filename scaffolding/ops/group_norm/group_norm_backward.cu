@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, Cha
 
 // NHWC: sums of the channels of one piece of a picture.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads, 3) pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out) {
   using A = real_t<T>;
   const Tile t(s.columns);
   const int channel0 = int(blockIdx.x) % s.chunks * s.columns * V, channel = channel0 + t.column * V;
@@ -229,16 +229,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The last pixels first: the cache has them still.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads) pixel_gradients(Channels<T> c, Split s, TermArrays<real_t<T>> k) {
   using A = real_t<T>;
   const Tile t(s.columns);
-  const int channel = (int(blockIdx.x) % s.chunks * s.columns + t.column) * V;
-  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, begin = piece % s.pieces * s.pixels,
-                first = begin + t.pixel;
+  const int tile = int(gridDim.x - 1 - blockIdx.x), channel = (tile % s.chunks * s.columns + t.column) * V;
+  const int64_t piece = tile / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels;
   if (!t.works() || channel >= c.channels) return;
-  const int64_t of = n * c.channels + channel, at = (n * c.space + first) * c.channels + channel,
-                stride = int64_t(t.step) * c.channels;
+  const int mine = RowCounts(int(lesser(c.space - first, s.pixels)), t.step)(t.pixel);
+  const int64_t of = n * c.channels + channel, last = first + t.pixel + int64_t(mine - 1) * t.step,
+                at = (n * c.space + last) * c.channels + channel, stride = -int64_t(t.step) * c.channels;
   Terms<A> terms[V];
   {
     A mean[V], scale[V], offset[V], base[V], slope[V];
@@ -252,11 +253,10 @@ __global__ void __launch_bounds__(kThreads) pixel_gradients(Channels<T> c, Split
   }
   T* out = c.out + at;
   with_silu(c.silu, [&](auto silu) {
-    for_pairs<T, V>(c.x + at, c.dy + at, stride, first, lesser(c.space, begin + s.pixels), t.step,
-                    [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t) {
-                      write_dx<silu()>(out, x, dy, terms);
-                      out += stride;
-                    });
+    for_pairs<T, V>(c.x + at, c.dy + at, stride, 0, mine, 1, [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t) {
+      write_dx<silu()>(out, x, dy, terms);
+      out += stride;
+    });
   });
 }
 
