@@ -31,7 +31,6 @@ KNOWN = [
     (GENERIC, "group_norm/", "kept_g", "the shared memory of another block, which has no other instruction"),
     (SPILL, "group_norm/group_norm.cu", "kept_groups<double", "nobody normalises doubles often"),
     (SPILL, "group_norm/group_norm.cu", "whole_groups<float, 1, true, 1024", "two registers, where no vector fits"),
-    (SPILL, "group_norm/group_norm_backward.cu", "whole_groups<float, 2", "six registers, where no long vector fits"),
     (SPILL, "layer_norm/layer_norm", "row_norm_gradients<Half", "one register"),
     (SPILL, "rms_norm/rms_norm", "row_norm_gradients<Half", "one register"),
     (DOUBLE, "layer_norm/layer_norm", "row_norm_total_sums", "a few hundred numbers of each column"),

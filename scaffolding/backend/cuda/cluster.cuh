@@ -5,6 +5,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 namespace sf::cuda {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900

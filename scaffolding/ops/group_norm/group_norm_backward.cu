@@ -28,10 +28,10 @@ __device__ inline Terms<real_t<T>> terms_of(const Channels<T>& c, int64_t group,
 }
 
 // use(x, dy, index) for the vectors at x and dy, pairs of which are read before the first is used.
-template <class T, int V, class F>
-__device__ inline void for_pairs(const T* x, const T* dy, int64_t stride, int64_t first, int64_t end, int64_t step,
-                                 const F& use) {
-  int64_t i = first;
+template <class T, int V, class I, class F>
+__device__ inline void for_pairs(const T* x, const T* dy, int64_t stride, I first, std::type_identity_t<I> end,
+                                 std::type_identity_t<I> step, const F& use) {
+  I i = first;
   for (; i + step < end; i += 2 * step, x += 2 * stride, dy += 2 * stride) {
     auto x0 = *reinterpret_cast<const Held<T, V>*>(x), x1 = *reinterpret_cast<const Held<T, V>*>(x + stride);
     auto dy0 = *reinterpret_cast<const Held<T, V>*>(dy), dy1 = *reinterpret_cast<const Held<T, V>*>(dy + stride);
@@ -133,21 +133,19 @@ __global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, Cha
 
 // NHWC: sums of the channels of one piece of a picture.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads, 3) pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out) {
   using A = real_t<T>;
   const Tile t(s.columns);
   const int channel0 = int(blockIdx.x) % s.chunks * s.columns * V, channel = channel0 + t.column * V;
-  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, begin = piece % s.pieces * s.pixels,
-                first = begin + t.pixel;
+  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels,
+                at = (n * c.space + first + t.pixel) * c.channels + channel;
   const bool works = t.works() && channel < c.channels;
+  const int end = works ? int(lesser(c.space - first, s.pixels)) : 0;
   Summing<T, V> sums(c, n, works ? channel : 0);
-  const int64_t at = (n * c.space + first) * c.channels + channel, end = !works                       ? 0
-                                                                         : begin + s.pixels < c.space ? begin + s.pixels
-                                                                                                      : c.space;
   alignas(16) __shared__ A places[kThreads * ChannelTable<A, V>::kPitch];
   const ChannelTable<A, V> table(places);
   with_silu(c.silu, [&](auto silu) {
-    for_pairs<T, V>(c.x + at, c.dy + at, int64_t(t.step) * c.channels, first, end, t.step,
+    for_pairs<T, V>(c.x + at, c.dy + at, int64_t(t.step) * c.channels, t.pixel, end, t.step,
                     [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t) { sums.template add<silu()>(x, dy); });
   });
   if (t.works()) table.put(int(threadIdx.x), sums.sums);
@@ -171,7 +169,7 @@ __global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, ChannelSum
                   offset = c.bias_of(channel);
   real_t<T> dz = 0, dz_hat = 0;
   with_silu(c.silu, [&](auto silu) {
-    for_pairs<T, V>(c.x + at, c.dy + at, kGroup * V, G::lane(), c.space / V, kGroup,
+    for_pairs<T, V>(c.x + at, c.dy + at, kGroup * V, int64_t(G::lane()), c.space / V, kGroup,
                     [&](const Held<T, V>& held_x, const Held<T, V>& held_dy, int64_t) {
                       real_t<T> x[V], dy[V];
                       held_x.widen_to(x);
