@@ -108,7 +108,7 @@ def unet_flop(kind, batch, pixels):
 def unet(lib, kind, batch, pixels, tiny=False, fp8=False):
     model = make_unet(lib, kind, tiny, lib.bfloat16).eval()
     if fp8:
-        lib.nn.quantize_(model, "float8_e4m3fn", dynamic=True)
+        model.quantize_fp8()
     model.fuse_qkv_projections()  # as our pipelines do by themselves
     x, steps, text, added = unet_inputs(lib, kind, tiny, batch, pixels, lib.bfloat16)
     flop, weights = unet_flop(kind, batch, pixels)

@@ -23,7 +23,7 @@ torch.manual_seed(7)
 out = {"nf4_table": F.get_4bit_type("nf4", "cpu"), "dynamic_map": F.create_dynamic_map()}
 for name, shape, dtype in [
     ("whole", (33, 64), torch.float32),
-    ("large", (300, 128), torch.bfloat16),
+    ("large", (140, 128), torch.bfloat16),
     ("zeros", (4, 64), torch.float32),
 ]:
     x = (torch.randn(shape) * torch.logspace(-3, 1, shape[0]).unsqueeze(1)).to(dtype)

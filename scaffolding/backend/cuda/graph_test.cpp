@@ -247,7 +247,9 @@ TEST_F(CudaGraphs, memory_used_on_another_stream_is_reused_after_its_work) {
   }
   gpu().synchronize_stream(0, side.handle);
   EXPECT_EQ(y.cpu().to_vector(), std::vector<double>(1000, 2.0));
-  EXPECT_EQ(full({1000}, 6, kFloat32, kGpu).data_ptr(), place);
+  if (other.data_ptr() != place) {  // a GPU may be done so soon that `other` has it
+    EXPECT_EQ(full({1000}, 6, kFloat32, kGpu).data_ptr(), place);
+  }
   EXPECT_THROW(gpu().record_stream(0, &place, side.handle), ValueError);
 }
 
