@@ -13,7 +13,7 @@ inline constexpr int kMostHolders = 640, kMostHeld = 8;  // threads of a block; 
 struct Hold {
   Divider columns, chunks, width, groups;  // vectors of channels in a chunk; groups of a chunk
   int32_t pixels = 0, rows = 0;            // of a block
-  int32_t slices = 1;                      // runs of rows that warps add up by themselves
+  int32_t slices = 1, of_slice = 0;        // runs of rows that warps add up by themselves; rows of one
   uint32_t log_cluster = 0;
   int held = 0;  // vectors of a thread
   unsigned threads = 0;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
   const int warp = int(threadIdx.x) / kWarp, lane = int(threadIdx.x) % kWarp;
   const int slice = int(k.groups.quotient(unsigned(warp))), group = warp - slice * groups,
             first = group * width / V, across = ((group + 1) * width - 1) / V - first + 1, down = kWarp / across,
-            at = lane / across, from_column = lane - at * across, slice_end = (slice + 1) * k.rows / k.slices;
+            at = lane / across, from_column = lane - at * across, slice_end = (slice + 1) * k.of_slice < k.rows ? (slice + 1) * k.of_slice : k.rows;
   const bool second = from_column == 0 && group * width % V != 0;  // the group begins within this column
   auto total = [](A x) { return warp_all(x, [](A a, A b) { return a + b; }); };
   // Of what each thread has of every channel, the sums of the slices.
@@ -71,7 +71,8 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
     __syncthreads();
     if (slice < k.slices) {
       A sum = 0;
-      for (int r = at < down ? slice * k.rows / k.slices + at : slice_end; r < slice_end; r += down)
+#pragma unroll 1
+      for (int r = at < down ? slice * k.of_slice + at : slice_end; r < slice_end; r += down)
         sum += of_thread[2 * (r * columns + first + from_column) + second];
       sum = total(sum);
       if (lane == 0) out[warp] = sum;
@@ -90,6 +91,7 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
   add_up(sums, of_slice);
   A of_low = 0, of_high = 0;
   const A each = ratio(A(1), A(pixels * width));
+#pragma unroll 4
   for (int s = 0; s < k.slices; ++s) of_low += of_slice[s * groups + low], of_high += of_slice[s * groups + high];
 #pragma unroll
   for (int i = 0; i < V; ++i) mean[i] = (i < edge ? of_low : of_high) * each, sums[i] = 0;
@@ -112,7 +114,11 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
     squares = total(has ? of_slice[kWarp + lane * groups + warp] : A(0));
     if (lane == 0) of_block[2 * warp] = block_mean, of_block[2 * warp + 1] = squares;
   }
-  if (cluster > 1) arrive_at_cluster(), wait_for_cluster();
+  if (cluster > 1) {
+    if (warp < groups) arrive_at_cluster();
+    else arrive_without_writes();
+    wait_for_cluster();
+  }
   if (warp < groups) {
     if (cluster > 1) {
       A part = 0;
@@ -136,7 +142,7 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
     }
   }
   // No block ends before all have read its moments.
-  if (cluster > 1) arrive_at_cluster();
+  if (cluster > 1) arrive_without_writes();
   __syncthreads();
 
   if (c.out) {
@@ -145,11 +151,10 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
     A of_scale[V], of_offset[V];
     read_lanes<V>(scale + column * V, of_scale);
     read_lanes<V>(offset + column * V, of_offset);
+    const Vec<A, 2> below = *reinterpret_cast<const Vec<A, 2>*>(of_group + 2 * low),
+                    above = *reinterpret_cast<const Vec<A, 2>*>(of_group + 2 * high);
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-      const A* of = of_group + 2 * (i < edge ? low : high);
-      mean[i] = of[0], of_scale[i] *= of[1];
-    }
+    for (int i = 0; i < V; ++i) mean[i] = (i < edge ? below : above).v[0], of_scale[i] *= (i < edge ? below : above).v[1];
 #pragma unroll
     for (int i = 0; i < K; ++i) {
       A x[V];
@@ -184,7 +189,7 @@ template <class T> bool plan_hold(const Channels<T>& c, Device device, Hold& bes
       for (int held : {2, 4, kMostHeld}) {
         const int64_t rows = (pixels + held - 1) / held, threads = (rows * columns + kWarp - 1) / kWarp * kWarp;
         if (threads > kMostHolders || threads < groups * kWarp) continue;
-        const int64_t abreast = std::max(int64_t(1), std::min(int64_t(2048), int64_t(65536 / (held > 4 ? 96 : 72))) /
+        const int64_t abreast = std::max(int64_t(1), std::min(int64_t(2048), int64_t(65536 / 88)) /
                                                          threads) *
                                 clusters_at_once(device, unsigned(cluster)) * cluster,
                       blocks = c.batch * chunks * cluster, turns = (blocks - 1) / abreast + 1,
@@ -197,7 +202,8 @@ template <class T> bool plan_hold(const Channels<T>& c, Device device, Hold& bes
         best.width = Divider(uint32_t(c.width)), best.groups = Divider(uint32_t(groups));
         best.pixels = int32_t(pixels), best.rows = int32_t(rows), best.log_cluster = log_cluster;
         best.held = held, best.threads = unsigned(threads), best.slices = 1;
-        while ((best.slices + 1) * groups <= threads / kWarp && best.slices < rows) ++best.slices;
+        while ((best.slices + 1) * groups <= threads / kWarp && best.slices < rows && best.slices < 8) ++best.slices;
+        best.of_slice = int32_t((rows + best.slices - 1) / best.slices);
       }
     }
   }
