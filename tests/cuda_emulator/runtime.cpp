@@ -351,6 +351,13 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute a, int va
   dynamic_shared_of[{kernel, current_device}] = value;
   return cudaSuccess;
 }
+cudaError_t cudaOccupancyMaxActiveClusters(int* count, const void*, const cudaLaunchConfig_t* config) {
+  unsigned size = 1;
+  for (unsigned i = 0; i < config->numAttrs; ++i)
+    if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) size = config->attrs[i].val.clusterDim.x;
+  *count = gpu().multiprocessors / int(size);
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   std::lock_guard guard(lock);
   if (cudaError_t status = enter(false)) return status;

@@ -2,6 +2,7 @@
 // picture; each block has a run of its pixels, which it keeps in shared memory. What the blocks know of their pixels
 // they read from each other there.
 #pragma once
+#include <atomic>
 #include <numeric>
 
 #include "scaffolding/backend/accelerator.h"
@@ -10,6 +11,35 @@
 #include "scaffolding/ops/group_norm/group_norm.cuh"
 
 namespace sf::cuda {
+
+template <class> __global__ void lone_block() {}
+
+// Clusters of so many blocks, each alone on its multiprocessor, that run at the same time: the multiprocessors of a part
+// of the GPU form them, and what is left of a part stays idle.
+inline int64_t clusters_at_once(Device device, unsigned size) {
+  const DeviceProperties& gpu = properties(device.index);
+  if (size == 1) return gpu.multiprocessors;
+  constexpr int kDevices = 64, kLargest = 8;
+  static std::atomic<int> known[kDevices][kLargest + 1];
+  if (device.index >= kDevices || size > kLargest) return gpu.multiprocessors / size;
+  std::atomic<int>& count = known[device.index][size];
+  if (count == 0) {
+    DeviceScope scope(device.index);
+    int most_shared = 0, clusters = 0;
+    check(cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index), "group_norm");
+    check(cudaFuncSetAttribute(lone_block<void>, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared),
+          "group_norm");
+    cudaLaunchAttribute of_cluster{};
+    of_cluster.id = cudaLaunchAttributeClusterDimension;
+    of_cluster.val.clusterDim = {size, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(size), config.blockDim = dim3(kThreads), config.dynamicSmemBytes = size_t(most_shared);
+    config.attrs = &of_cluster, config.numAttrs = 1;
+    check(cudaOccupancyMaxActiveClusters(&clusters, lone_block<void>, &config), "group_norm");
+    count = clusters > 0 ? clusters : std::max(1, gpu.multiprocessors / int(size));
+  }
+  return count;
+}
 
 struct Keep {
   int32_t columns = 0, chunks = 1;  // vectors of channels in a chunk; chunks of a picture
@@ -109,7 +139,8 @@ template <class T> bool plan_keep(const Channels<T>& c, Device device, const Kee
           size_t(needs.doubles_of_channel * k.columns * V) * sizeof(double);
       const int64_t shared = int64_t(k.shared);
       if (shared > most_shared) continue;
-      const int64_t blocks = c.batch * k.chunks * cluster, rounds = (blocks - 1) / gpu.multiprocessors + 1;
+      const int64_t blocks = c.batch * k.chunks * cluster,
+                    rounds = (blocks - 1) / (clusters_at_once(device, cluster) * cluster) + 1;
       // a block that is alone on its multiprocessor reads or writes, never both
       const double alone = rounds > 1 && 2 * shared > most_shared ? 1.3 : 1;
       const double cost = double(rounds * data) * (1 + waste) * alone + (cluster > 1 ? kBarrier : 0);

@@ -73,8 +73,12 @@ __global__ void __launch_bounds__(kThreads, 2) kept_gradients(Channels<T> c, Kee
   table.sums(p.t.step, k.columns, p.channels, [&](int i, double dz, double dz_distance) {
     partial[2 * i] = dz, partial[2 * i + 1] = dz_distance * double(c.rstd[group0 + i / c.width]);
   });
-  if (k.cluster > 1) arrive_at_cluster(), wait_for_cluster();
-  else __syncthreads();
+  __syncthreads();
+  if (k.cluster > 1) {  // one warp vouches for the writes of the block
+    if (threadIdx.x < kWarp) arrive_at_cluster();
+    else arrive_without_writes();
+    wait_for_cluster();
+  }
   for (int i = int(threadIdx.x); i < p.channels; i += int(k.threads)) {
     double dz = 0, dz_hat = 0;
 #pragma unroll 1
@@ -82,8 +86,8 @@ __global__ void __launch_bounds__(kThreads, 2) kept_gradients(Channels<T> c, Kee
       dz += read_of_cluster(partial + 2 * i, block), dz_hat += read_of_cluster(partial + 2 * i + 1, block);
     total[2 * i] = dz, total[2 * i + 1] = dz_hat;
   }
-  // No block ends before all have read its sums. To arrive is to wait for one's writes: device memory comes later.
-  if (k.cluster > 1) arrive_at_cluster();
+  // No block ends before all have read its sums.
+  if (k.cluster > 1) arrive_without_writes();
   __syncthreads();
   for (int i = int(threadIdx.x); p.rank == 0 && i < p.channels; i += int(k.threads))
     of_channel[int64_t(p.n) * c.channels + p.channel0 + i] = {total[2 * i], total[2 * i + 1]};

@@ -49,8 +49,12 @@ template <class T, bool kSilu> __global__ void __launch_bounds__(kMostKeepers, 2
                                        slice * p.t.step / k.slices, (slice + 1) * p.t.step / k.slices);
     if (lane == 0) partial[3 * job] = m.count, partial[3 * job + 1] = m.mean, partial[3 * job + 2] = m.squares;
   }
-  if (k.cluster > 1) arrive_at_cluster(), wait_for_cluster();
-  else __syncthreads();
+  __syncthreads();
+  if (k.cluster > 1) {  // one warp vouches for the writes of the block
+    if (threadIdx.x < kWarp) arrive_at_cluster();
+    else arrive_without_writes();
+    wait_for_cluster();
+  }
   for (int g = warp; g < k.groups; g += warps) {
     Moments<A> m;
     for (int i = lane; i < k.slices * int(k.cluster); i += kWarp) {
@@ -63,8 +67,8 @@ template <class T, bool kSilu> __global__ void __launch_bounds__(kMostKeepers, 2
     if (lane == 0) rstd[g] = of_group;
     for (int i = g * c.width + lane; i < (g + 1) * c.width; i += kWarp) mean[i] = m.mean, scale[i] *= of_group;
   }
-  // No block ends before all have read its moments. To arrive is to wait for one's writes: device memory comes later.
-  if (k.cluster > 1) arrive_at_cluster();
+  // No block ends before all have read its moments.
+  if (k.cluster > 1) arrive_without_writes();
   __syncthreads();
   for (int g = int(threadIdx.x); p.rank == 0 && g < k.groups; g += int(k.threads)) {
     const int group = p.n * c.groups + p.channel0 / c.width + g;

@@ -94,10 +94,10 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
   });
 }
 
-// The one pair of factor and offset of most calls, weight and bias or scale and shift, in x's dtype: a row's part of it
-// is loaded together with the row.
-template <class T> struct NormPair {
-  const T *factor, *offset;              // either may be null
+// The one pair of factor and offset of most calls, weight and bias or scale and shift, both in dtype P: x's, or float32
+// beside 16 bits as under autocast. A row's part of it is loaded together with the row.
+template <class P> struct NormPair {
+  const P *factor, *offset;              // either may be null
   int64_t factor_stride, offset_stride;  // from batch to batch
   bool of_batches, plus_one;             // the factor is 1 + factor[i]
 };
@@ -113,11 +113,21 @@ __device__ inline void load_runs(const RowGroup<kGroup>& g, int cols, const T* f
   }
 }
 
+// factor and offset of V columns.
+template <int V, class P> __device__ inline void read_pair(const NormPair<P>& pair, int64_t batch, int c,
+                                                           real_t<P> (&factor)[V], real_t<P> (&offset)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) factor[i] = offset[i] = real_t<P>(0);
+  if (pair.factor) read_entries_of<V>(pair.factor + batch * pair.factor_stride + c, factor);
+  if (pair.offset) read_entries_of<V>(pair.offset + batch * pair.offset_stride + c, offset);
+}
+
 // row_norm where a NormPair says it all. Short code besides few waits: such a call takes a few microseconds, in which
 // each multiprocessor also loads the instructions.
-template <bool kMean, class T, int kGroup, int V, int K>
-__global__ void __launch_bounds__(kThreads, 3) row_norm_of_pair(RowNorm<T> n, NormPair<T> pair, unsigned width) {
+template <bool kMean, class T, class P, int kGroup, int V, int K>
+__global__ void __launch_bounds__(kThreads, 3) row_norm_of_pair(RowNorm<T> n, NormPair<P> pair, unsigned width) {
   using A = real_t<T>;
+  constexpr bool kHeld = std::is_same_v<T, P>;  // numbers twice as long would take too many registers
   RowGroup<kGroup> g{width};
   int64_t row = g.row();
   int cols = row < n.rows ? int(n.cols) : 0;  // lanes without a row stay for the shuffles
@@ -136,8 +146,10 @@ __global__ void __launch_bounds__(kThreads, 3) row_norm_of_pair(RowNorm<T> n, No
     });
   }
   int64_t batch = pair.of_batches ? n.batches.of(row) : 0;
-  load_runs<V, K>(g, pair.factor ? cols : 0, pair.factor + batch * pair.factor_stride, factors);
-  load_runs<V, K>(g, pair.offset ? cols : 0, pair.offset + batch * pair.offset_stride, offsets);
+  if constexpr (kHeld) {
+    load_runs<V, K>(g, pair.factor ? cols : 0, pair.factor + batch * pair.factor_stride, factors);
+    load_runs<V, K>(g, pair.offset ? cols : 0, pair.offset + batch * pair.offset_stride, offsets);
+  }
   A per_column = A(1) / A(int(n.cols)), mean = 0, squares = 0;
   if constexpr (kMean) {
     A total = 0;
@@ -165,8 +177,8 @@ __global__ void __launch_bounds__(kThreads, 3) row_norm_of_pair(RowNorm<T> n, No
   for_my_columns<V, K>(g, cols, [&](int c, int k) {
     A v[V], a[V], b[V];
     xs[k].widen_to(v);
-    factors[k].widen_to(a);
-    offsets[k].widen_to(b);
+    if constexpr (kHeld) factors[k].widen_to(a), offsets[k].widen_to(b);
+    else read_pair<V>(pair, batch, c, a, b);
     if (pair.plus_one) {
 #pragma unroll
       for (int i = 0; i < V; ++i) a[i] += A(1);
@@ -198,7 +210,7 @@ template <int V, class F> bool choose_rows_of_pair(int64_t rows, int64_t cols, c
   return true;
 }
 
-// False where the call has more than a pair of numbers, or numbers of another dtype than x's.
+// False where the call has more than a pair of numbers, or numbers of other dtypes.
 template <bool kMean, class T> bool run_row_norm_of_pair(const char* op, Device device, const RowNorm<T>& n) {
   if constexpr (sizeof(T) == 8) {
     return false;  // rare
@@ -206,18 +218,24 @@ template <bool kMean, class T> bool run_row_norm_of_pair(const char* op, Device 
     bool of_batches = n.scale.data || n.shift.data;
     if (of_batches && (n.weight.data || n.bias.data)) return false;
     const Numbers &factor = of_batches ? n.scale : n.weight, &offset = of_batches ? n.shift : n.bias;
-    for (const Numbers* p : {&factor, &offset})
-      if (p->data && p->dtype != dtype_of<T>::value) return false;
-    NormPair<T> pair{static_cast<const T*>(factor.data),
-                     static_cast<const T*>(offset.data),
-                     n.scale_stride,
-                     n.shift_stride,
-                     of_batches,
-                     of_batches || !factor.data};
-    constexpr int V = lanes_for<T>();
-    return choose_rows_of_pair<V>(n.rows, n.cols, [&](auto group, auto k, unsigned blocks, unsigned width) {
-      launch(op, device, blocks, row_norm_of_pair<kMean, T, group(), V, k()>, n, pair, width);
-    });
+    auto run = [&](auto tag) {
+      using P = decltype(tag);
+      for (const Numbers* p : {&factor, &offset})
+        if (p->data && p->dtype != dtype_of<P>::value) return false;
+      NormPair<P> pair{static_cast<const P*>(factor.data),
+                       static_cast<const P*>(offset.data),
+                       n.scale_stride,
+                       n.shift_stride,
+                       of_batches,
+                       of_batches || !factor.data};
+      constexpr int V = lanes_for<T>();
+      return choose_rows_of_pair<V>(n.rows, n.cols, [&](auto group, auto k, unsigned blocks, unsigned width) {
+        launch(op, device, blocks, row_norm_of_pair<kMean, T, P, group(), V, k()>, n, pair, width);
+      });
+    };
+    if (run(T())) return true;
+    if constexpr (sizeof(T) == 2) return run(float());
+    return false;
   }
 }
 

@@ -43,6 +43,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
+template <class... P>
+cudaError_t cudaOccupancyMaxActiveClusters(int* count, void (*kernel)(P...), const cudaLaunchConfig_t* config) {
+  return cudaOccupancyMaxActiveClusters(count, reinterpret_cast<const void*>(kernel), config);
+}
 
 // CUDA C++ Programming Guide, "Intrinsic Functions".
 inline float __expf(float x) { return ::expf(x); }

@@ -102,6 +102,7 @@ cudaError_t cudaDeviceGetAttribute(int*, cudaDeviceAttr, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
+cudaError_t cudaOccupancyMaxActiveClusters(int*, const void* kernel, const cudaLaunchConfig_t*);
 
 // Binaries that nvrtc.cpp made. A cudaKernel_t is also what cudaFuncSetAttribute and cudaLaunchKernelExC take.
 enum cudaJitOption {};
