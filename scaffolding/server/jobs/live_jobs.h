@@ -56,6 +56,7 @@ struct Jobs::SavingItem {
   std::string suffix = {};
   JobState state = JobState::Running;  // which the job has afterwards
   std::string error = {};
+  std::future<std::string> made = {};  // the file's bytes, once a thread has taken it to make them
 };
 
 struct Jobs::Saving {
@@ -63,6 +64,7 @@ struct Jobs::Saving {
   bool is_over = false;  // nothing comes any more
   std::condition_variable changed;
   std::thread thread;
+  std::vector<std::thread> makers;  // of files, beside it
 };
 
 // A picture that is being made: the worker's alone, as what follows.

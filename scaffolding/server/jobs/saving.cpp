@@ -1,10 +1,13 @@
 // The thread that saves what was made, while the next pictures are computed: files and commits cost the processor
 // little and the clock milliseconds. Nobody is told of a picture, or of a job's end, before it is on the disk.
+// Beside a GPU others make the files: pictures that were drawn together are done together, and a file takes as long as
+// some steps. With one thread each client would ask for its next picture so much later than the one before it.
 #if defined(__linux__)
 #include <sys/resource.h>
 #endif
 
 #include <algorithm>
+#include <functional>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/jobs/live_jobs.h"
@@ -27,6 +30,24 @@ void give_way() {
 
 }  // namespace
 
+// Threads that make files beside the one that saves. A processor that computes has no core for them.
+void Jobs::start_saving() {
+  saving_->thread = std::thread([this] { save_items(); });
+  const size_t makers = shelf_.device().is_cuda() ? std::min(4u, std::thread::hardware_concurrency() / 4) : 0;
+  for (size_t i = 0; i < makers; ++i) saving_->makers.emplace_back([this] { make_files(); });
+}
+
+void Jobs::stop_saving() {
+  if (!saving_->thread.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    saving_->is_over = true;
+  }
+  saving_->changed.notify_all();
+  saving_->thread.join();
+  for (auto& maker : saving_->makers) maker.join();
+}
+
 void Jobs::save(SavingItem item) {
   std::unique_lock lock(mutex_);
   saving_->changed.wait(lock, [&] { return saving_->items.size() < kMostUnsaved; });
@@ -40,6 +61,26 @@ void Jobs::wait_for_saving() {
   saving_->changed.wait(lock, [&] { return saving_->items.empty(); });
 }
 
+// Of files that nobody has begun, the oldest.
+void Jobs::make_files() {
+  give_way();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    SavingItem* next = nullptr;
+    saving_->changed.wait(lock, [&] {
+      for (auto& item : saving_->items)
+        if (!next && item.file && !item.made.valid()) next = &item;
+      return next || saving_->is_over;
+    });
+    if (!next) return;
+    std::packaged_task<std::string()> make(std::ref(next->file));  // it stays there until it is saved
+    next->made = make.get_future();
+    lock.unlock();
+    make();
+    lock.lock();
+  }
+}
+
 void Jobs::save_items() {
   give_way();
   std::unique_lock lock(mutex_);
@@ -48,6 +89,7 @@ void Jobs::save_items() {
     if (saving_->items.empty()) return;
     SavingItem& item = saving_->items.front();  // it stays where it is while others are added
     if (is_over(item.state)) --running_;
+    if (item.file && !item.made.valid()) item.made = std::async(std::launch::deferred, std::ref(item.file));
     lock.unlock();
     const bool is_told = item.file && save_picture(item);
     if (is_over(item.state)) {
@@ -73,7 +115,7 @@ bool Jobs::save_picture(SavingItem& item) {
   bool saved = false, lost = false, told = false;
   std::string error;
   try {
-    const std::string bytes = item.file();
+    const std::string bytes = item.made.get();
     while (!saved) try {
         item.picture = history_.add_picture(record, item.picture, bytes, item.suffix);
         saved = true;
