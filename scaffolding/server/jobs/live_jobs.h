@@ -56,7 +56,8 @@ struct Jobs::SavingItem {
   std::string suffix = {};
   JobState state = JobState::Running;  // which the job has afterwards
   std::string error = {};
-  std::future<std::string> made = {};  // the file's bytes, once a thread has taken it to make them
+  bool is_taken = false;               // by a thread that makes the file's bytes...
+  std::future<std::string> made = {};  // ...which are these
 };
 
 struct Jobs::Saving {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/jobs/live_jobs.h"
@@ -69,12 +70,12 @@ void Jobs::make_files() {
     SavingItem* next = nullptr;
     saving_->changed.wait(lock, [&] {
       for (auto& item : saving_->items)
-        if (!next && item.file && !item.made.valid()) next = &item;
+        if (!next && item.file && !item.is_taken) next = &item;
       return next || saving_->is_over;
     });
     if (!next) return;
     std::packaged_task<std::string()> make(std::ref(next->file));  // it stays there until it is saved
-    next->made = make.get_future();
+    next->made = make.get_future(), next->is_taken = true;
     lock.unlock();
     make();
     lock.lock();
@@ -89,7 +90,8 @@ void Jobs::save_items() {
     if (saving_->items.empty()) return;
     SavingItem& item = saving_->items.front();  // it stays where it is while others are added
     if (is_over(item.state)) --running_;
-    if (item.file && !item.made.valid()) item.made = std::async(std::launch::deferred, std::ref(item.file));
+    if (item.file && !std::exchange(item.is_taken, true))
+      item.made = std::async(std::launch::deferred, std::ref(item.file));
     lock.unlock();
     const bool is_told = item.file && save_picture(item);
     if (is_over(item.state)) {
