@@ -1,14 +1,12 @@
-// The thread that saves what was made, while the next pictures are computed: files and commits cost the processor
-// little and the clock milliseconds. Nobody is told of a picture, or of a job's end, before it is on the disk.
-// Beside a GPU others make the files: pictures that were drawn together are done together, and a file takes as long as
-// some steps. With one thread each client would ask for its next picture so much later than the one before it.
+// The thread that saves what was made, while the next pictures are computed: commits cost the processor little and the
+// clock milliseconds. Nobody is told of a picture, or of a job's end, before it is on the disk. Others make the files
+// beside it: pictures that were drawn together on a GPU are done together, a file takes as long as some steps, and with
+// one thread each client would ask for its next picture so much later than the one before it.
 #if defined(__linux__)
 #include <sys/resource.h>
 #endif
 
 #include <algorithm>
-#include <functional>
-#include <utility>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/jobs/live_jobs.h"
@@ -20,9 +18,10 @@ namespace {
 
 constexpr size_t kMostUnsaved = 16;  // pictures and ends; what computes waits where the disk is slower
 
-// The calling thread gives way to those that compute: where it takes a core for 3 ms the others wait for that core, and
-// there are gaps enough between their regions (two cores, 8 clients: 3 to 5 % more pictures a second). Much less, and
-// beside another program that computes nothing would be saved in time.
+// The calling thread, which makes files, gives way to those that compute: where it takes a core for 3 ms the others wait
+// for that core, and there are gaps enough between their regions (two cores, 8 clients: 3 to 5 % more pictures a
+// second). Much less, and beside another program that computes nothing would be saved in time. What saves stays as it
+// is: after a job's last step others still wait for work on their cores, and its end is told at once.
 void give_way() {
 #if defined(__linux__)  // where it is the thread's alone
   setpriority(PRIO_PROCESS, 0, 10);
@@ -31,11 +30,11 @@ void give_way() {
 
 }  // namespace
 
-// Threads that make files beside the one that saves. A processor that computes has no core for them.
 void Jobs::start_saving() {
   saving_->thread = std::thread([this] { save_items(); });
-  const size_t makers = shelf_.device().is_cuda() ? std::min(4u, std::thread::hardware_concurrency() / 4) : 0;
-  for (size_t i = 0; i < makers; ++i) saving_->makers.emplace_back([this] { make_files(); });
+  // A processor that computes has no cores for more.
+  const unsigned makers = shelf_.device().is_cuda() ? std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u) : 1;
+  for (unsigned i = 0; i < makers; ++i) saving_->makers.emplace_back([this] { make_files(); });
 }
 
 void Jobs::stop_saving() {
@@ -52,7 +51,11 @@ void Jobs::stop_saving() {
 void Jobs::save(SavingItem item) {
   std::unique_lock lock(mutex_);
   saving_->changed.wait(lock, [&] { return saving_->items.size() < kMostUnsaved; });
-  if (item.file) ++item.job->unsaved;
+  if (item.file) {
+    ++item.job->unsaved;
+    item.make = std::packaged_task<std::string()>(std::move(item.file));
+    item.made = item.make.get_future();
+  }
   saving_->items.push_back(std::move(item));
   saving_->changed.notify_all();
 }
@@ -62,38 +65,34 @@ void Jobs::wait_for_saving() {
   saving_->changed.wait(lock, [&] { return saving_->items.empty(); });
 }
 
-// Of files that nobody has begun, the oldest.
+// Of files that nobody has begun, the oldest first.
 void Jobs::make_files() {
   give_way();
   std::unique_lock lock(mutex_);
   for (;;) {
-    SavingItem* next = nullptr;
+    std::packaged_task<std::string()> make;
     saving_->changed.wait(lock, [&] {
       for (auto& item : saving_->items)
-        if (!next && item.file && !item.is_taken) next = &item;
-      return next || saving_->is_over;
+        if (!make.valid() && item.make.valid()) make = std::move(item.make);
+      return make.valid() || saving_->is_over;
     });
-    if (!next) return;
-    std::packaged_task<std::string()> make(std::ref(next->file));  // it stays there until it is saved
-    next->made = make.get_future(), next->is_taken = true;
+    if (!make.valid()) return;
     lock.unlock();
     make();
+    make = {};  // and what it holds
     lock.lock();
   }
 }
 
 void Jobs::save_items() {
-  give_way();
   std::unique_lock lock(mutex_);
   for (;;) {
     saving_->changed.wait(lock, [&] { return !saving_->items.empty() || saving_->is_over; });
     if (saving_->items.empty()) return;
     SavingItem& item = saving_->items.front();  // it stays where it is while others are added
     if (is_over(item.state)) --running_;
-    if (item.file && !std::exchange(item.is_taken, true))
-      item.made = std::async(std::launch::deferred, std::ref(item.file));
     lock.unlock();
-    const bool is_told = item.file && save_picture(item);
+    const bool is_told = item.made.valid() && save_picture(item);
     if (is_over(item.state)) {
       if (!is_told) save_end(item);
       if (item.state == JobState::Done) clean();
