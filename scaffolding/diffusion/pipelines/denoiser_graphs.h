@@ -34,7 +34,8 @@ class DenoiserGraphs {
   // denoiser.predict(call) of that run. Graphs of other weights, modes and dtypes than the denoiser has now, and of
   // adapters in other memory, are dropped. keeps_context: what is made of the text is computed once a run, outside of
   // the graph (models::ContextCache), but for denoisers whose weights pass through the device, where it would be their
-  // weights' way once more. texts: of one shape that the run has in turn; more go into the same graph one after another.
+  // weights' way once more. texts: of one shape that the run has in turn, each with a graph; more take the place of
+  // others in theirs.
   Tensor predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run, size_t texts);
   void clear();  // gives their memory back
   Statistics statistics() const { return {captures_, replays_, graphs_.size()}; }

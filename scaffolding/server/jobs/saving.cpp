@@ -18,10 +18,10 @@ namespace {
 
 constexpr size_t kMostUnsaved = 16;  // pictures and ends; what computes waits where the disk is slower
 
-// The calling thread, which makes files, gives way to those that compute: where it takes a core for 3 ms the others wait
-// for that core, and there are gaps enough between their regions (two cores, 8 clients: 3 to 5 % more pictures a
-// second). Much less, and beside another program that computes nothing would be saved in time. What saves stays as it
-// is: after a job's last step others still wait for work on their cores, and its end is told at once.
+// The calling thread, which makes files, gives way to those that compute: where it takes a core for 3 ms the others
+// wait for that core, and there are gaps enough between their regions (two cores, 8 clients: 3 to 5 % more pictures a
+// second). Much less, and beside another program that computes nothing would be saved in time. The thread that saves
+// does not: clients that ask and threads that spin take the cores, and a job's end is told at once.
 void give_way() {
 #if defined(__linux__)  // where it is the thread's alone
   setpriority(PRIO_PROCESS, 0, 10);
