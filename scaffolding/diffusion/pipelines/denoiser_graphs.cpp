@@ -154,12 +154,14 @@ void DenoiserGraphs::clear() {
 }
 
 // The one that takes this call, or null.
-DenoiserGraphs::Graph* DenoiserGraphs::graph_for(const DenoiserCall& call, bool keeps_context, int64_t run) {
+DenoiserGraphs::Graph* DenoiserGraphs::graph_for(const DenoiserCall& call, bool keeps_context, int64_t run,
+                                                 size_t texts) {
   auto take = [&](auto at) {
     graphs_.splice(graphs_.begin(), graphs_, at);
     return graphs_.front().get();
   };
   // With guidance in two calls a run has two texts of one shape: a graph for each, so that neither is computed again.
+  // Runs that share calls have one, another whenever one of them joins or leaves: it is written into the same graph.
   auto oldest = graphs_.end();
   size_t of_this_run = 0;
   for (auto at = graphs_.begin(); at != graphs_.end(); ++at) {
@@ -169,7 +171,7 @@ DenoiserGraphs::Graph* DenoiserGraphs::graph_for(const DenoiserCall& call, bool 
     oldest = at;
     of_this_run += g.run == run;
   }
-  if (oldest != graphs_.end() && ((*oldest)->run != run || of_this_run >= 2)) return take(oldest);
+  if (oldest != graphs_.end() && ((*oldest)->run != run || of_this_run >= texts)) return take(oldest);
   return nullptr;
 }
 
@@ -214,7 +216,8 @@ Tensor DenoiserGraphs::capture(Denoiser& denoiser, const DenoiserCall& call, boo
   return result;
 }
 
-Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run) {
+Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run,
+                               size_t texts) {
   if (streams(denoiser)) keeps_context = false;
   nn::Streamer* streamer = streamer_of(denoiser);
   State now = state_of(denoiser);
@@ -223,7 +226,7 @@ Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, boo
     state_ = std::move(now.words);
   }
   std::erase_if(graphs_, [&](auto& g) { return !g->is_of(streamer); });
-  if (Graph* g = graph_for(call, keeps_context, run)) {
+  if (Graph* g = graph_for(call, keeps_context, run, texts)) {
     g->write(call, run, now.adapters);
     g->replay();
     ++replays_;
@@ -254,8 +257,10 @@ bool DenoiserRun::stop_capturing() {
 }
 
 Tensor DenoiserRun::predict(const DenoiserCall& call) {
-  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled())
-    return graphs_->predict(*denoiser_, call, keeps_context_ && !is_cast_, run_);  // the text's part is within calls
+  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled()) {
+    const bool keeps = keeps_context_ && !is_cast_;  // the text's part of cast weights is within calls
+    return graphs_->predict(*denoiser_, call, keeps, run_, texts_);
+  }
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context_) scope.emplace(context_);
   const cpu::KeptWhole whole(weight_bytes_);

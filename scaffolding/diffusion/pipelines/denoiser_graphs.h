@@ -14,8 +14,9 @@ namespace sf::diffusion {
 
 class DenoiserGraphs {
  public:
-  // graphs that are kept; the one that was longest without use goes first. They share their memory.
-  static constexpr size_t kMost = 4;
+  // Graphs that are kept; the one that was longest without use goes first. They share their memory. A server's calls
+  // have as many shapes as pictures at a time (8 where nobody says otherwise), beside those of other sizes.
+  static constexpr size_t kMost = 12;
   struct Statistics {
     int64_t captures = 0, replays = 0;  // since this object was made
     size_t kept = 0;
@@ -33,8 +34,9 @@ class DenoiserGraphs {
   // denoiser.predict(call) of that run. Graphs of other weights, modes and dtypes than the denoiser has now, and of
   // adapters in other memory, are dropped. keeps_context: what is made of the text is computed once a run, outside of
   // the graph (models::ContextCache), but for denoisers whose weights pass through the device, where it would be their
-  // weights' way once more.
-  Tensor predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run);
+  // weights' way once more. texts: of one shape that the run has in turn, each with a graph; more take the place of
+  // others in theirs.
+  Tensor predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run, size_t texts);
   void clear();  // gives their memory back
   Statistics statistics() const { return {captures_, replays_, graphs_.size()}; }
 
@@ -45,7 +47,7 @@ class DenoiserGraphs {
     Words words, adapters;
   };
   static State state_of(Denoiser& denoiser);
-  Graph* graph_for(const DenoiserCall& call, bool keeps_context, int64_t run);
+  Graph* graph_for(const DenoiserCall& call, bool keeps_context, int64_t run, size_t texts);
   // The result of the call that comes before the capture.
   Tensor capture(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run, const Words& adapters);
 
@@ -63,9 +65,11 @@ class DenoiserRun final : public Denoiser {
   Tensor predict(const DenoiserCall& call) override;
   // A call's text is of these parts: see ContextCache::joins.
   void text_joins(const Tensor& text, const std::vector<Tensor>& parts) { context_.joins(text, parts); }
-  // The same for calls of other shapes and texts.
+  // The same for batched calls of other shapes and of texts that change: a graph for each shape.
   std::shared_ptr<DenoiserRun> another() const {
-    return std::make_shared<DenoiserRun>(denoiser_, graphs_, captures_, keeps_context_);
+    auto made = std::make_shared<DenoiserRun>(denoiser_, graphs_, captures_, keeps_context_);
+    made->texts_ = 1;
+    return made;
   }
   // What captured calls take is given back, and the next ones are not captured. False where none were.
   bool stop_capturing();
@@ -80,6 +84,7 @@ class DenoiserRun final : public Denoiser {
   bool captures_, keeps_context_, is_cast_;
   size_t weight_bytes_ = SIZE_MAX;  // of a model
   int64_t run_;
+  size_t texts_ = 2;  // at a time, with guidance in two calls
   models::ContextCache context_;
 };
 

@@ -72,7 +72,7 @@ void Jobs::start() {
   }
   if (!waiting.empty()) log_.write("recovered", {{"jobs", waiting.size()}});
   history_.clean(settings_.retention);
-  saving_->thread = std::thread([this] { save_items(); });
+  start_saving();
   worker_ = std::thread([this] { work(); });
   if (sharing_) sharing_->thread = std::thread([this] { share(); });
 }
@@ -86,14 +86,7 @@ void Jobs::stop(double drain_seconds) {
   }
   wake_.notify_all();
   if (worker_.joinable()) worker_.join();
-  if (saving_->thread.joinable()) {
-    {
-      std::lock_guard lock(mutex_);
-      saving_->is_over = true;
-    }
-    saving_->changed.notify_all();
-    saving_->thread.join();
-  }
+  stop_saving();
   if (sharing_ && sharing_->thread.joinable()) {
     sharing_->is_over = true;
     poke();

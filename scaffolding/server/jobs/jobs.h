@@ -16,6 +16,7 @@
 #include "scaffolding/server/jobs/job_queue.h"
 #include "scaffolding/server/jobs/model_shelf.h"
 #include "scaffolding/server/jobs/preview.h"
+#include "scaffolding/server/jobs/step_clock.h"
 #include "scaffolding/server/jobs/step_times.h"
 #include "scaffolding/server/log.h"
 #include "scaffolding/server/metrics.h"
@@ -133,8 +134,11 @@ class Jobs {
   void end(Group& group, Active& active, JobState state, const std::string& error);
   void leave(Group& group, Active& active, SavingItem item);
   // Beside the computing (saving.cpp).
+  void start_saving();
+  void stop_saving();
   void save(SavingItem item);
   void save_items();
+  void make_files();
   bool save_picture(SavingItem& item);
   void save_end(SavingItem& item);
   void clean();  // what is kept no longer
@@ -194,6 +198,7 @@ class Jobs {
   std::deque<std::string> over_;   // of live_, those that are over, the oldest first
   std::list<Group> groups_;        // the worker's; the last one runs, the others were overtaken
   StepTimes times_;                // the worker's
+  StepClock step_clock_;           // the worker's
   std::thread worker_;
   std::map<std::string, std::shared_ptr<LatentColours>> colours_;  // by model; the worker's
   std::atomic<bool> stopping_{false};

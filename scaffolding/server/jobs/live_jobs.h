@@ -56,6 +56,8 @@ struct Jobs::SavingItem {
   std::string suffix = {};
   JobState state = JobState::Running;  // which the job has afterwards
   std::string error = {};
+  std::packaged_task<std::string()> make = {};  // of `file`, until a thread takes it
+  std::future<std::string> made = {};           // what it makes
 };
 
 struct Jobs::Saving {
@@ -63,6 +65,7 @@ struct Jobs::Saving {
   bool is_over = false;  // nothing comes any more
   std::condition_variable changed;
   std::thread thread;
+  std::vector<std::thread> makers;  // of files
 };
 
 // A picture that is being made: the worker's alone, as what follows.

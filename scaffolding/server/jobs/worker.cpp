@@ -1,7 +1,6 @@
 // The thread that computes: it takes jobs from the queue, begins their pictures, steps those that fit in one call of
 // the denoiser, and decodes them. Between two steps anything may change. What is made goes on to saving.cpp.
 #include <algorithm>
-#include <chrono>
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
@@ -17,10 +16,6 @@ namespace sf::server {
 namespace {
 
 constexpr double kPreviewShare = 0.02;  // of the time, for previews that nobody waits for
-
-double clock_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::vector<diffusion::LoraTag> loras_of(const JobRequest& r) {
   std::vector<diffusion::LoraTag> loras = r.loras;
@@ -84,7 +79,7 @@ void Jobs::load_beside(const std::string& model, bool now) {
   }
   loading_ = std::make_unique<Loading>();
   Loading& l = *loading_;
-  l.model = model, l.began = clock_seconds();
+  l.model = model, l.began = StepClock::now();
   l.thread = std::async(std::launch::async, [this, &l] {
     std::shared_ptr<diffusion::DiffusionPipeline> made;
     try {
@@ -105,7 +100,7 @@ void Jobs::take_loaded() {
     if (!loading_ || !loading_->is_over || loading_->failed) return;
   }
   shelf_.put(loading_->model, std::move(loading_->pipeline));
-  log_.write("model loaded", {{"model", loading_->model}, {"seconds", clock_seconds() - loading_->began}});
+  log_.write("model loaded", {{"model", loading_->model}, {"seconds", StepClock::now() - loading_->began}});
   loading_.reset();
 }
 
@@ -154,6 +149,7 @@ Jobs::Active* Jobs::next_to_begin(Group& g, size_t seats) {
 }
 
 void Jobs::begin_picture(Group& g, Active& a) {
+  step_clock_.broke();
   const JobRequest& r = a.job->record.request;
   Seat seat{.place = a.next, .pipeline = nullptr, .run = nullptr};
   for (;;) {
@@ -221,7 +217,7 @@ void Jobs::step(Group& g) {
   std::vector<diffusion::Run*> runs;
   int64_t sum = 0;
   for (auto& t : taking) runs.push_back(t.run), sum += t.run->rows();
-  const double begin = clock_seconds();
+  const double begin = StepClock::now();
   std::vector<std::exception_ptr> errors;
   try {
     errors = g.shared.step(runs);
@@ -240,10 +236,12 @@ void Jobs::step(Group& g) {
         }
   }
   if (errors.empty()) return;
-  const double seconds = clock_seconds() - begin;
+  const double timed = step_clock_.stepped(runs[0]->latents.device(), g.timing, sum, begin);
+  if (timed >= 0 && std::none_of(errors.begin(), errors.end(), [](auto& e) { return bool(e); }))
+    times_.measured(g.timing, sum, timed, seconds_now());
+  const double known = timed >= 0 ? timed : times_.seconds(g.timing, sum, seconds_now());
+  const double seconds = known > 0 ? known : StepClock::now() - begin;
   metrics_.count_step(seconds, runs.size());
-  if (std::none_of(errors.begin(), errors.end(), [](auto& e) { return bool(e); }))
-    times_.measured(g.timing, sum, seconds, seconds_now());
   std::vector<std::pair<Active*, std::string>> failed;
   for (size_t i = 0; i < taking.size(); ++i) {
     // The same for the same work, whoever it was called with.
@@ -284,7 +282,7 @@ PreviewPointer Jobs::preview_of(const Active& a, const Seat& seat) {
   if (!settings_.previews) return nullptr;
   const auto at = colours_.find(a.job->record.request.model);
   if (at == colours_.end()) return nullptr;
-  const double begin = clock_seconds();
+  const double begin = StepClock::now();
   if (begin - previewed_ < preview_took_ / kPreviewShare) {
     std::lock_guard lock(mutex_);
     if (a.job->preview && !a.job->wants_previews) return nullptr;
@@ -293,7 +291,7 @@ PreviewPointer Jobs::preview_of(const Active& a, const Seat& seat) {
   auto map = still.ndim() == 4 ? at->second->map(still.size(1)) : nullptr;
   if (!map) return nullptr;
   auto preview = std::make_shared<const Preview>(std::move(map), still.cpu());
-  previewed_ = clock_seconds(), preview_took_ = previewed_ - begin;
+  previewed_ = StepClock::now(), preview_took_ = previewed_ - begin;
   return preview;
 }
 
@@ -320,6 +318,7 @@ void Jobs::learn_colours(const Active& a, const Seat& seat) {
 }
 
 void Jobs::finish_picture(Group& g, Active& a, std::list<Seat>::iterator seat) {
+  step_clock_.broke();
   const JobRecord& record = a.job->record;
   PictureRun::Made made = [&] {
     const StopWhen stop([&] { return is_unwanted(a); });

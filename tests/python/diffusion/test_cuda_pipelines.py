@@ -87,20 +87,20 @@ def test_weights_of_a_captured_denoiser_need_no_copy_and_settings_of_cudnn_are_p
     assert pipe.cuda_graphs["captures"] == 2
 
 
-def test_each_shape_is_captured_once_and_four_are_kept():
+def test_each_shape_is_captured_once_and_twelve_are_kept():
     pipe = on_cuda()
-    sizes = [(16, 16), (8, 16), (16, 8), (8, 8), (24, 8)]
+    sizes = [(8 * i, 8 * j) for i in range(1, 5) for j in range(1, 4)] + [(8, 32)]
 
     def drawn(size, **call):
         return numbers(pipe, height=size[0], width=size[1], num_inference_steps=1, **call)
 
     want = [drawn(size, capture=False) for size in sizes]
     for _ in range(2):
-        assert [drawn(size) for size in sizes[:4]] == want[:4]
-        assert pipe.cuda_graphs["captures"] == 4
-    assert drawn(sizes[4]) == want[4]
-    assert pipe.cuda_graphs["captures"] == 5 and pipe.cuda_graphs["kept"] == 4
-    assert drawn(sizes[0]) == want[0] and pipe.cuda_graphs["captures"] == 6  # that was longest without use
+        assert [drawn(size) for size in sizes[:12]] == want[:12]
+        assert pipe.cuda_graphs["captures"] == 12
+    assert drawn(sizes[12]) == want[12]
+    assert pipe.cuda_graphs["captures"] == 13 and pipe.cuda_graphs["kept"] == 12
+    assert drawn(sizes[0]) == want[0] and pipe.cuda_graphs["captures"] == 14  # that was longest without use
 
 
 def test_other_prompts_in_turn():
