@@ -1,5 +1,5 @@
-// group_norm (+ SiLU) on CUDA. Channels-last: where a cluster of blocks has room for groups, in one launch
-// (kept_groups.cuh). Else, contiguous and channels-last alike: a group that fits the cache of a multiprocessor has a
+// group_norm (+ SiLU) on CUDA. Channels-last: where a cluster of blocks has room for groups, in one launch, in registers
+// (held_groups.cuh) or in shared memory (kept_groups.cuh). Else, contiguous and channels-last alike: a group that fits the cache of a multiprocessor has a
 // block, which reads it from device memory once, in one launch. Larger ones: moments of pieces, the groups'
 // statistics from them, and one pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
 #include <cstdlib>
@@ -288,7 +288,7 @@ void forward(const GroupNormForward& f) {
     const int sf_try = std::getenv("SF_TRY") ? std::atoi(std::getenv("SF_TRY")) : 0;
     if (c.last)
       lanes_in(c.channels, [&](auto v) {
-        if constexpr (v() == lanes_for<T>()) 
+        if constexpr (v() == lanes_for<T>())
           done = (sf_try != 1 && hold_groups(c, f.x.device)) || (sf_try != 2 && keep_groups(c, f.x.device));
       });
     if (!done && cached && (c.last || c.width <= kPlanesOfBlock))

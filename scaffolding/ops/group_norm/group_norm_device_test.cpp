@@ -54,6 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
                                true),  // several blocks side by side; a block per group
                     std::tuple(Shape{2, 2600, 9, 4}, 1, kFloat32, true),      // the same in passes
                     std::tuple(Shape{2, 320, 24, 25}, 32, kBFloat16, true),   // clusters: vectors of two groups
+                    std::tuple(Shape{2, 640, 8, 8}, 16, kBFloat16, true),     // a block holds a group
+                    std::tuple(Shape{1, 80, 61, 33}, 4, kBFloat16, true),     // a cluster does, unevenly
                     std::tuple(Shape{1, 120, 60, 61}, 4, kFloat16, true),     // passes, vectors of two groups
                     std::tuple(Shape{1, 120, 30, 31}, 4, kFloat16, true),     // one chunk
                     std::tuple(Shape{1, 64, 75, 75}, 64, kFloat32, true),     // a group per channel

@@ -2,6 +2,8 @@
 // registers. Such a call takes a few microseconds, in which each multiprocessor also loads the instructions: everything
 // is asked for at once, few waits follow, and the code is short.
 #pragma once
+#include <cstdlib>
+
 #include "scaffolding/ops/group_norm/keep.cuh"
 
 namespace sf::cuda {
@@ -47,8 +49,9 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
   // of_slice[2][slice][group]: sums, and those of squared distances from the block's mean; of_block: what the cluster's
   // other blocks read, mean and squares of each group; of_group: mean and 1 / standard deviation.
   const int groups = int(k.groups.d), width = int(k.width.d);
-  A *of_thread = reinterpret_cast<A*>(dynamic_shared()), *scale = of_thread + 2 * blockDim.x, *offset = scale + channels,
-    *of_slice = offset + channels, *of_block = of_slice + 2 * kWarp, *of_group = of_block + 2 * groups;
+  A *of_thread = reinterpret_cast<A*>(dynamic_shared()), *scale = of_thread + 2 * blockDim.x,
+    *offset = scale + channels, *of_slice = offset + channels, *of_block = of_slice + 2 * kWarp,
+    *of_group = of_block + 2 * groups;
   for (int i = int(threadIdx.x); i < channels; i += int(blockDim.x))
     scale[i] = c.weight_of(channel0 + i), offset[i] = c.bias_of(channel0 + i);
 
@@ -57,13 +60,14 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
             high = edge < V ? low + 1 : low;
   // What this warp adds up: rows of a slice in the columns that have a part of one group.
   const int warp = int(threadIdx.x) / kWarp, lane = int(threadIdx.x) % kWarp;
-  const int slice = int(k.groups.quotient(unsigned(warp))), group = warp - slice * groups,
-            first = group * width / V, across = ((group + 1) * width - 1) / V - first + 1, down = kWarp / across,
-            at = lane / across, from_column = lane - at * across, slice_end = (slice + 1) * k.of_slice < k.rows ? (slice + 1) * k.of_slice : k.rows;
+  const int slice = int(k.groups.quotient(unsigned(warp))), group = warp - slice * groups, first = group * width / V,
+            across = ((group + 1) * width - 1) / V - first + 1, down = kWarp / across, at = lane / across,
+            from_column = lane - at * across,
+            slice_end = (slice + 1) * k.of_slice < k.rows ? (slice + 1) * k.of_slice : k.rows;
   const bool second = from_column == 0 && group * width % V != 0;  // the group begins within this column
   auto total = [](A x) { return warp_all(x, [](A a, A b) { return a + b; }); };
   // Of what each thread has of every channel, the sums of the slices.
-  auto add_up = [&](const A (&of_channel)[V], A* out) {
+  auto add_up = [&](const A(&of_channel)[V], A* out) {
     A below = 0, above = 0;
 #pragma unroll
     for (int i = 0; i < V; ++i) below += i < edge ? of_channel[i] : A(0), above += i < edge ? A(0) : of_channel[i];
@@ -154,7 +158,8 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
     const Vec<A, 2> below = *reinterpret_cast<const Vec<A, 2>*>(of_group + 2 * low),
                     above = *reinterpret_cast<const Vec<A, 2>*>(of_group + 2 * high);
 #pragma unroll
-    for (int i = 0; i < V; ++i) mean[i] = (i < edge ? below : above).v[0], of_scale[i] *= (i < edge ? below : above).v[1];
+    for (int i = 0; i < V; ++i)
+      mean[i] = (i < edge ? below : above).v[0], of_scale[i] *= (i < edge ? below : above).v[1];
 #pragma unroll
     for (int i = 0; i < K; ++i) {
       A x[V];
@@ -171,7 +176,7 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
 // where three passes over device memory would be faster. Times are in ns; 25 bytes in a ns of a multiprocessor.
 template <class T> bool plan_hold(const Channels<T>& c, Device device, Hold& best) {
   constexpr int V = lanes_for<T>();
-  constexpr double kBytes = 25, kLaunch = 2500, kTurn = 1500, kBarrier = 800;  // kTurn: a block's waits
+  constexpr double kBytes = 25, kLaunch = 2500, kTurn = 1500, kBarrier = 1200;  // kTurn: a block's waits
   if (c.width < V) return false;
   const DeviceProperties& gpu = properties(device.index);
   const int64_t unit = std::lcm(int64_t(c.width), int64_t(V)), units = c.channels / unit;
@@ -183,14 +188,14 @@ template <class T> bool plan_hold(const Channels<T>& c, Device device, Hold& bes
     if (units % of_chunk != 0 || columns > 64 || groups > 8) continue;
     const int64_t of_pixel = columns * 16;  // bytes
     const double waste = double(of_pixel % 64 == 0 ? 0 : of_pixel % 32 == 0 ? 8 : 16) / double(of_pixel);
-    for (uint32_t log_cluster = 0; log_cluster <= (gpu.major >= 9 ? 3u : 0u); ++log_cluster) {
+    const bool alone = std::getenv("SF_TRY") && std::atoi(std::getenv("SF_TRY")) == 3;
+    for (uint32_t log_cluster = 0; log_cluster <= (gpu.major >= 9 && !alone ? 3u : 0u); ++log_cluster) {
       const int64_t cluster = int64_t(1) << log_cluster, pixels = (c.space + cluster - 1) / cluster;
       if ((cluster - 1) * pixels >= c.space) continue;
       for (int held : {2, 4, kMostHeld}) {
         const int64_t rows = (pixels + held - 1) / held, threads = (rows * columns + kWarp - 1) / kWarp * kWarp;
         if (threads > kMostHolders || threads < groups * kWarp) continue;
-        const int64_t abreast = std::max(int64_t(1), std::min(int64_t(2048), int64_t(65536 / 88)) /
-                                                         threads) *
+        const int64_t abreast = std::max(int64_t(1), std::min(int64_t(2048), int64_t(65536 / 88)) / threads) *
                                 clusters_at_once(device, unsigned(cluster)) * cluster,
                       blocks = c.batch * chunks * cluster, turns = (blocks - 1) / abreast + 1,
                       on_one = (blocks - 1) / gpu.multiprocessors + 1;

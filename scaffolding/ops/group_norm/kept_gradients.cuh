@@ -16,14 +16,13 @@ __device__ inline real_t<T> dz_of(real_t<T> distance, real_t<T> dy, real_t<T> sc
   return dy * s * (real_t<T>(1) + z * (real_t<T>(1) - s));
 }
 
-// Dynamic shared memory: vectors[x, dy][slots][rows][columns], the table of the rows' sums, of each channel its sums in
-// this block and in all blocks, then mean, scale, offset, base and slope:
+// Dynamic shared memory: vectors[x, dy][slots][rows][columns], where dz, rounded as x is, takes dy's place; the table of
+// the rows' sums, of each channel its sums in this block and in all blocks, then mean, scale, offset, base and slope:
 // dx = scale dz - base - (x - mean) slope; z = (x - mean) scale + offset.
 template <class T, bool kSilu>
 __global__ void __launch_bounds__(kThreads, 2) kept_gradients(Channels<T> c, Keep k, ChannelSums<double>* of_channel) {
   using A = real_t<T>;
   constexpr int V = lanes_for<T>();
-  constexpr bool kKeepDz = std::is_same_v<T, A>;  // in place of dy: it need not be computed twice
   const KeptPart<T> p(c, k);
   unsigned char* dys = dynamic_shared() + k.kept_bytes();
   Held<T, V>*kept = p.kept(dynamic_shared()), *kept_dy = p.kept(dys);
@@ -65,7 +64,7 @@ __global__ void __launch_bounds__(kThreads, 2) kept_gradients(Channels<T> c, Kee
         sums[2 * i] += dz[i];
         sums[2 * i + 1] += dz[i] * distance;
       }
-      if constexpr (kKeepDz && kSilu) write_lanes<V>(reinterpret_cast<T*>(kept_dy + s * p.vectors), dz);
+      if constexpr (kSilu) kept_dy[s * p.vectors] = hold<T>(dz);  // it is not computed twice
     }
   });
   if (p.t.works()) table.put(int(threadIdx.x), sums);
@@ -118,7 +117,6 @@ __global__ void __launch_bounds__(kThreads, 2) kept_gradients(Channels<T> c, Kee
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         const A distance = x[i] - of_mean[i];
-        if constexpr (!kKeepDz) dz[i] = dz_of<T, kSilu>(distance, dz[i], of_scale[i], of_offset[i]);
         x[i] = of_scale[i] * dz[i] - of_base[i] - distance * of_slope[i];
       }
       write_lanes<V>(out, x);

@@ -114,8 +114,9 @@ __device__ inline void load_runs(const RowGroup<kGroup>& g, int cols, const T* f
 }
 
 // factor and offset of V columns.
-template <int V, class P> __device__ inline void read_pair(const NormPair<P>& pair, int64_t batch, int c,
-                                                           real_t<P> (&factor)[V], real_t<P> (&offset)[V]) {
+template <int V, class P>
+__device__ inline void read_pair(const NormPair<P>& pair, int64_t batch, int c, real_t<P> (&factor)[V],
+                                 real_t<P> (&offset)[V]) {
 #pragma unroll
   for (int i = 0; i < V; ++i) factor[i] = offset[i] = real_t<P>(0);
   if (pair.factor) read_entries_of<V>(pair.factor + batch * pair.factor_stride + c, factor);
