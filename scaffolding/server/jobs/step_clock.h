@@ -19,7 +19,7 @@ class StepClock {
   // waits for the step before it. Seconds that a step of them takes; below 0: not known, because the one before was
   // another, or there was other work.
   double stepped(Device device, const std::string& kind, int64_t rows, double began);
-  static double now();  // in seconds
+  static double now();            // in seconds
   void broke() { waited_ = -1; }  // there was other work since the last step
 
  private:

@@ -474,9 +474,9 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         self.enable_seamless_tiling("")
 
     def enable_cuda_graphs(self, enable=True):
-        """On CUDA, as from the start: the UNet's calls are replays of a CUDA graph, captured once for each shape of its
-        inputs and again when weights, adapters or dtypes change; twelve are kept. The numbers are the same. Off, or with
-        capture=False in one call, each op is launched by itself, and the graphs' memory is given back. A UNet with
+        """On CUDA, as from the start: the UNet's calls are replays of a CUDA graph, captured once for each shape of
+        its inputs and again when weights, adapters or dtypes change; twelve are kept. The numbers are the same. Off, or
+        with capture=False in one call, each op is launched by itself, and the graphs' memory is given back. A UNet with
         hooks, or one that is called through Python, is never captured: see cuda_graphs."""
         self._captures = bool(enable)
         if not enable:
