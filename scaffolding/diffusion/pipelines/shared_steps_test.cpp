@@ -103,6 +103,29 @@ TEST(SharedSteps, TakeOneAloneThatFitsNoOther) {
   EXPECT_LT(furthest(run->finish().images, alone(pipe, 2, 5, "DDIMScheduler", 1)), 1e-3);
 }
 
+// On a GPU, each number of them once, whoever they are: texts change with those that join.
+TEST(SharedSteps, CudaGraphsAreOneForEachNumberOfRuns) {
+  std::string why;
+  if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+  auto pipe = tiny();
+  pipe.to({.device = Device("cuda")});
+  SharedSteps shared;
+  std::vector<std::unique_ptr<diffusion::Run>> runs;
+  for (int64_t i = 0; i < 4; ++i) runs.push_back(begun(pipe, 8, 2.0, "DDIMScheduler", i));
+  auto step = [&](size_t from, size_t n) {
+    std::vector<diffusion::Run*> some;
+    for (size_t i = from; i < from + n; ++i) some.push_back(runs[i].get());
+    for (auto& error : shared.step(some)) EXPECT_FALSE(error);
+  };
+  for (int again = 0; again < 2; ++again) step(0, 2), step(2, 2), step(0, 3), step(1, 3);
+  EXPECT_EQ(pipe.graphs->statistics().captures, 2);
+  SharedSteps beside;
+  auto repeated = begun(pipe, 8, 2.0, "DDIMScheduler", 3);
+  for (auto& call : runs[3]->calls())
+    for (int64_t i = 0; i < call.steps; ++i) beside.step_beside(*repeated, call.place, call.rows);
+  EXPECT_EQ(repeated->latents.cpu().to_vector(), runs[3]->latents.cpu().to_vector());
+}
+
 TEST(SharedSteps, LeaveTheOthersWhereOneFails) {
   const auto pipe = tiny();
   auto a = begun(pipe, 3, 7.5), b = begun(pipe, 3, 7.5, "DDIMScheduler", 2);
