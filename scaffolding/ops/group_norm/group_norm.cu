@@ -1,8 +1,8 @@
 // group_norm (+ SiLU) on CUDA. Channels-last: where a cluster of blocks has room for groups, in one launch, in
-// registers (held_groups.cuh) or in shared memory (kept_groups.cuh). Else, contiguous and channels-last alike: a group
-// that fits the cache of a multiprocessor has a block, which reads it from device memory once, in one launch. Larger
-// ones: moments of pieces, the groups' statistics from them, and one pass that writes y. Sums are in an order that
-// depends on shapes alone: no atomics.
+// registers (held_groups.cuh) or in shared memory (kept_groups.cuh).
+// Else, contiguous and channels-last alike: a group that fits the cache of a multiprocessor has a block,
+// which reads it from device memory once, in one launch. Larger ones: moments of pieces, the groups' statistics from
+// them, and one pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
 #include <cstdlib>
 #include <numeric>
 

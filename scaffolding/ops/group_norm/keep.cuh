@@ -14,7 +14,7 @@ namespace sf::cuda {
 
 template <class> __global__ void lone_block() {}
 
-// Clusters of so many blocks, each alone on its multiprocessor, that run at the same time: the multiprocessors of one
+// Clusters of so many blocks, each alone on its multiprocessor, that run at the same time: the multiprocessors of a
 // part of the GPU form them, and what is left of a part stays idle.
 inline int64_t clusters_at_once(Device device, unsigned size) {
   const DeviceProperties& gpu = properties(device.index);

@@ -17,7 +17,8 @@ __device__ inline real_t<T> dz_of(real_t<T> distance, real_t<T> dy, real_t<T> sc
 }
 
 // Dynamic shared memory: vectors[x, dy][slots][rows][columns], where dz, rounded as x is, takes dy's place; the table
-// of the rows' sums, of each channel its sums in this block and in all blocks, then mean, scale, offset, base and slope:
+// of the rows' sums, of each channel its sums in this block and in all blocks, then mean, scale, offset, base and
+// slope:
 // dx = scale dz - base - (x - mean) slope; z = (x - mean) scale + offset.
 template <class T, bool kSilu>
 __global__ void __launch_bounds__(kThreads, 2) kept_gradients(Channels<T> c, Keep k, ChannelSums<double>* of_channel) {

@@ -10,6 +10,7 @@
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/matmul/linear_gradient.h"
 #include "scaffolding/ops/matmul/matmul.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/fp8.h"
 #include "scaffolding/ops/quantize/kernel.h"
 #include "scaffolding/ops/random/random.h"
@@ -96,7 +97,7 @@ TEST_F(CudaLinear, gradients_of_weight_and_bias_come_from_one_call) {
           << name(t) << " " << m << " " << k << " " << n;
       // numbers of either sign: their sum may be far smaller than they are
       Tensor away = abs(to_dtype(there_b.grad().cpu(), kFloat64) - sum(wide, Shape{0}));
-      EXPECT_LE(max(away).item(), most * max(sum(abs(wide), Shape{0})).item())
+      EXPECT_LE(amax(away).item(), most * amax(sum(abs(wide), Shape{0})).item())
           << name(t) << " " << m << " " << k << " " << n;
     }
 }
