@@ -48,6 +48,15 @@ TEST(Stopping, ComesBetweenChunksAndTilesOfAClip) {
   stops_between_parts(7, [&] { vae.decode(z); });  // and before the second sample
 }
 
+TEST(Stopping, ComesBetweenBlocksOfADenoiser) {
+  autograd::NoGrad no_grad;
+  models::UNet2DConditionModel unet(models::test::tiny_unet(4));
+  const auto& o = unet.options;
+  const Tensor x = randn({1, o.in_channels, 8, 8}), text = randn({1, 3, 16});
+  const int blocks = int(o.down_block_types.size() + o.up_block_types.size()) + 1;
+  stops_between_parts(blocks, [&] { unet.forward(x, tensor({1.0}), text); });
+}
+
 TEST(Stopping, IsAskedOfOuterOnesToo) {
   int outer = 0;
   const StopWhen a([&] { return ++outer == 2; });

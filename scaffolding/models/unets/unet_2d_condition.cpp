@@ -1,6 +1,7 @@
 #include "scaffolding/models/unets/unet_2d_condition.h"
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/stopping.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/models/parts/time_shifts.h"
 #include "scaffolding/ops/ops.h"
@@ -360,6 +361,7 @@ Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep
   Tensors skips{h};
   size_t adapted = 0;
   for (auto& block : down_blocks) {
+    stop_here(kName);
     // diffusers adds behind the last attention, or else behind the downsampler
     const bool inside = !block.attentions.empty();
     const Tensor extra = adapted < adapter.size() ? adapter[adapted++] : Tensor();
@@ -374,6 +376,7 @@ Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep
     for (size_t i = 0; i < skips.size(); ++i) skips[i] = skips[i] + control_down[i];
   }
   if (mid_block) {
+    stop_here(kName);
     h = (*mid_block)(h, emb, context, mask, context_mask);
     if (adapted < adapter.size() && adapter[adapted].shape() == h.shape()) h = h + adapter[adapted++];
   }
@@ -381,6 +384,7 @@ Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep
            adapter.size());
   if (control_mid) h = h + control_mid;
   for (auto& block : up_blocks) {
+    stop_here(kName);
     const size_t n = block.resnets.size();
     Tensors taken(skips.end() - int64_t(n), skips.end());
     skips.erase(skips.end() - int64_t(n), skips.end());

@@ -3,7 +3,6 @@
 // Else, contiguous and channels-last alike: a group that fits the cache of a multiprocessor has a block,
 // which reads it from device memory once, in one launch. Larger ones: moments of pieces, the groups' statistics from
 // them, and one pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
-#include <cstdlib>
 #include <numeric>
 
 #include "scaffolding/backend/cuda/scratch.h"
@@ -286,11 +285,9 @@ void forward(const GroupNormForward& f) {
       choose_lanes<T>(std::gcd(n, beside ? int64_t(c.near) : n), run, c.x, y, beside);
     };
     bool done = false;
-    const int sf_try = std::getenv("SF_TRY") ? std::atoi(std::getenv("SF_TRY")) : 0;
     if (c.last)
       lanes_in(c.channels, [&](auto v) {
-        if constexpr (v() == lanes_for<T>())
-          done = (sf_try != 1 && hold_groups(c, f.x.device)) || (sf_try != 2 && keep_groups(c, f.x.device));
+        if constexpr (v() == lanes_for<T>()) done = hold_groups(c, f.x.device) || keep_groups(c, f.x.device);
       });
     if (!done && cached && (c.last || c.width <= kPlanesOfBlock))
       lanes_in(c.last ? c.width : c.space, [&](auto v) {

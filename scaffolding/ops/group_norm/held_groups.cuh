@@ -2,7 +2,6 @@
 // registers. Such a call takes a few microseconds, in which each multiprocessor also loads the instructions: everything
 // is asked for at once, few waits follow, and the code is short.
 #pragma once
-#include <cstdlib>
 
 #include "scaffolding/ops/group_norm/keep.cuh"
 
@@ -188,8 +187,7 @@ template <class T> bool plan_hold(const Channels<T>& c, Device device, Hold& bes
     if (units % of_chunk != 0 || columns > 64 || groups > 8) continue;
     const int64_t of_pixel = columns * 16;  // bytes
     const double waste = double(of_pixel % 64 == 0 ? 0 : of_pixel % 32 == 0 ? 8 : 16) / double(of_pixel);
-    const bool alone = std::getenv("SF_TRY") && std::atoi(std::getenv("SF_TRY")) == 3;
-    for (uint32_t log_cluster = 0; log_cluster <= (gpu.major >= 9 && !alone ? 3u : 0u); ++log_cluster) {
+    for (uint32_t log_cluster = 0; log_cluster <= (gpu.major >= 9 ? 3u : 0u); ++log_cluster) {
       const int64_t cluster = int64_t(1) << log_cluster, pixels = (c.space + cluster - 1) / cluster;
       if ((cluster - 1) * pixels >= c.space) continue;
       for (int held : {2, 4, kMostHeld}) {

@@ -220,7 +220,13 @@ void Jobs::step(Group& g) {
   const double begin = StepClock::now();
   std::vector<std::exception_ptr> errors;
   try {
+    std::optional<StopWhen> stop;  // between the denoiser's blocks; a GPU's are queued long before they run
+    if (runs[0]->latents.device().is_cpu())
+      stop.emplace(
+          [&] { return std::all_of(taking.begin(), taking.end(), [&](auto& t) { return is_unwanted(*t.active); }); });
     errors = g.shared.step(runs);
+  } catch (const Stopped&) {
+    return;  // drop_ended says what becomes of them
   } catch (const OutOfMemory&) {
     if (shelf_.unload_oldest(models_in_use())) return;  // and the step is taken again
     if (runs.size() == 1) errors = {std::current_exception()};
