@@ -33,6 +33,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+import client_rate  # noqa: E402
 from postgres_server import postgres  # noqa: E402
 from served import Server  # noqa: E402
 from server_peer import PEER_OPTIONS, check, compare  # noqa: E402
@@ -118,27 +119,10 @@ def clients(build, folder, rounds, number=8, steps=10):
         return time.perf_counter() - begin
 
     def served(server, at_once):
-        """The rate while all clients wait for pictures, as the program's is without its start."""
-        ends = []
-        left = iter(range(count))
-        lock = threading.Lock()
+        def ask(seed):
+            post(server.port, {"prompt": f"{PROMPT} {seed % 7}", "num_inference_steps": steps, "seed": seed})
 
-        def client():
-            while True:
-                with lock:
-                    seed = next(left, None)
-                if seed is None:
-                    return
-                post(server.port, {"prompt": f"{PROMPT} {seed % 7}", "num_inference_steps": steps, "seed": seed})
-                with lock:
-                    ends.append(time.perf_counter())
-
-        threads = [threading.Thread(target=client) for _ in range(at_once)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return (count - 2 * at_once) / (ends[-1 - at_once] - ends[at_once - 1])
+        return client_rate.rate(ask, at_once, count)
 
     alone = Server(build, folder / "alone", "--max-batch", 1)
     shared = Server(build, folder / "shared")

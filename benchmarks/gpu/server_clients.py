@@ -12,11 +12,10 @@ import argparse
 import pathlib
 import sys
 import tempfile
-import threading
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks/gpu")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks"), str(ROOT / "benchmarks/gpu")]
+from client_rate import rate  # noqa: E402
 from networks import TINY_UNETS, TINY_VAE, UNETS, VAE  # noqa: E402
 from served import Server  # noqa: E402
 
@@ -75,33 +74,17 @@ def write_model(kind, folder, tiny):
     pipe.save_pretrained(folder)
 
 
-def rate(server, kind, clients, pictures, size, steps):
-    """Pictures a second while all of the clients wait."""
-    left, lock, ends, refused = iter(range(pictures)), threading.Lock(), [], []
+def asked(server, kind, size, steps):
+    """What client_rate.rate calls for each picture."""
 
-    def client():
-        while True:
-            with lock:
-                seed = next(left, None)
-            if seed is None:
-                return
-            body = {"model": kind, "prompt": f"a picture of {seed % 5} boats", "num_inference_steps": steps}
-            body |= {"size": f"{size}x{size}", "seed": seed}
-            status, text, _ = server.post("/v1/images/generations", body, timeout=300)
-            with lock:
-                if status != 200:
-                    refused.append(f"server: {status} {str(text)[:300]}")
-                    return
-                ends.append(time.perf_counter())
+    def ask(seed):
+        body = {"model": kind, "prompt": f"a picture of {seed % 5} boats", "num_inference_steps": steps}
+        body |= {"size": f"{size}x{size}", "seed": seed}
+        status, text, _ = server.post("/v1/images/generations", body, timeout=300)
+        if status != 200:
+            raise SystemExit(f"server: {status} {str(text)[:300]}")
 
-    threads = [threading.Thread(target=client) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if refused:
-        raise SystemExit(refused[0])
-    return (pictures - 2 * clients) / (ends[-1 - clients] - ends[clients - 1])
+    return ask
 
 
 def main():
@@ -126,10 +109,10 @@ def main():
             )  # fmt: skip
             size = 64 if options.tiny else SIZES[kind]
             try:
-                told = (server, kind)
-                rate(*told, 8, 24, size, options.steps)  # loads the model, captures graphs, times calls of 1 to 8
-                eight = rate(*told, 8, options.pictures, size, options.steps)
-                one = rate(*told, 1, max(8, options.pictures // 4), size, options.steps)
+                ask = asked(server, kind, size, options.steps)
+                rate(ask, 8, 24)  # loads the model, captures graphs, times calls of 1 to 8
+                eight = rate(ask, 8, options.pictures)
+                one = rate(ask, 1, max(8, options.pictures // 4))
             finally:
                 server.stop()
             print(
