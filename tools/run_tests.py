@@ -26,16 +26,19 @@ def run_cpp(build, results, arguments):
         environment = (
             {"GOMP_SPINCOUNT": "2000"} | os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}
         )
-        command = [build / "scaffolding_tests", "--gtest_brief=1", f"--gtest_output=json:{report}", *arguments]
+        command = [build / "scaffolding_tests", f"--gtest_output=json:{report}", *arguments]
         process = subprocess.Popen(command, env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT)
         processes.append((process, report, log))
     passed = failed = skipped = 0
     for process, report, log in processes:
         code = process.wait()
-        if code != 0:
-            print(log.read_text(errors="replace"))
+        lines = log.read_text(errors="replace").splitlines() if code != 0 else []
+        if lines:
+            print("\n".join(line for line in lines if not line.startswith(("[ RUN ", "[       OK"))))
         if not report.exists():  # the process died before it could write
-            print(f"run_tests: scaffolding_tests ended with {code} and wrote no report")
+            how = signal.Signals(-code).name if code < 0 else f"status {code}"
+            begun = [line.split()[-1] for line in lines if line.startswith("[ RUN ")]
+            print(f"run_tests: scaffolding_tests ended with {how} in {begun[-1] if begun else 'no test'}")
             failed += 1
             continue
         cases = [case for suite in json.loads(report.read_text())["testsuites"] for case in suite["testsuite"]]
