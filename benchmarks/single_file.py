@@ -5,7 +5,8 @@ in the original's names, float16, in the page cache.
 
 "before": from the program's start to the end of the first step, less what a step takes, the median of the further
 ones. It holds start, finding out what the file is, its networks, both prompts through CLIP and whatever the first pass
-makes once. Progress is read from a terminal, as a person sees it.
+makes once. Progress is read from a terminal, as a person sees it: it
+tells steps that take 50 ms or more.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def ends_of_steps(command):
         except OSError:  # the program has closed its end
             break
         now = time.perf_counter() - began
-        done = max((int(n) for n in re.findall(r"(\d+)/\d+", text)), default=0)
+        done = max((int(n) for n in re.findall(r"step (\d+)/", text)), default=0)
         ends += [now] * (done - len(ends))
     os.close(ours)
     if program.wait() != 0:

@@ -29,7 +29,7 @@ def run_cpp(build, results, arguments):
         command = [build / "scaffolding_tests", f"--gtest_output=json:{report}", *arguments]
         process = subprocess.Popen(command, env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT)
         processes.append((process, report, log))
-    passed = failed = skipped = 0
+    passed, failed, skipped = 0, [], 0
     for process, report, log in processes:
         code = process.wait()
         lines = log.read_text(errors="replace").splitlines() if code != 0 else []
@@ -38,15 +38,14 @@ def run_cpp(build, results, arguments):
         if not report.exists():  # the process died before it could write
             how = signal.Signals(-code).name if code < 0 else f"status {code}"
             begun = [line.split()[-1] for line in lines if line.startswith("[ RUN ")]
-            print(f"run_tests: scaffolding_tests ended with {how} in {begun[-1] if begun else 'no test'}")
-            failed += 1
+            failed.append(f"scaffolding_tests ended with {how} in {begun[-1] if begun else 'no test'}")
+            print(f"run_tests: {failed[-1]}")
             continue
         cases = [case for suite in json.loads(report.read_text())["testsuites"] for case in suite["testsuite"]]
-        bad = sum(bool(case.get("failures")) for case in cases)
+        bad = [f"{case['classname']}.{case['name']}" for case in cases if case.get("failures")]
         idle = sum(case["result"] != "COMPLETED" for case in cases)
-        passed, failed, skipped = passed + len(cases) - bad - idle, failed + bad, skipped + idle
-        if code != 0 and bad == 0:
-            failed += 1
+        passed, skipped = passed + len(cases) - len(bad) - idle, skipped + idle
+        failed += bad or [f"scaffolding_tests ended with {code}, no test has failed"] * (code != 0)
     return passed, failed, skipped
 
 
@@ -57,14 +56,15 @@ def run_python(build, results, arguments):
         [sys.executable, "-m", "pytest", "-q", f"--build-dir={build}", f"--junitxml={report}", *arguments]
     )
     if code == 5:  # nothing collected
-        return 0, 0, 0
+        return 0, [], 0
     if not report.exists():
-        return 0, 1, 0
-    passed = failed = skipped = 0
+        return 0, [f"pytest ended with {code} and wrote no report"], 0
+    passed, failed, skipped = 0, [], 0
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         bad, idle = case.find("failure") is not None or case.find("error") is not None, case.find("skipped") is not None
-        passed, failed, skipped = passed + (not bad and not idle), failed + bad, skipped + idle
-    return passed, failed or int(code not in (0, 1)), skipped
+        passed, skipped = passed + (not bad and not idle), skipped + idle
+        failed += [f"{case.get('classname')}::{case.get('name')}"] * bad
+    return passed, failed or [f"pytest ended with {code}, no test has failed"] * (code not in (0, 1)), skipped
 
 
 def main():
@@ -84,20 +84,21 @@ def main():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     results = build / "test_results"
     results.mkdir(exist_ok=True)
-    total = [0, 0, 0]
+    total, failures = 0, []
     for name, run, arguments in (("C++", run_cpp, options.gtest), ("Python", run_python, [])):
         if options.cpp and name == "Python":
             continue
         start = time.time()
-        counts = run(build, results, arguments)
+        passed, failed, skipped = run(build, results, arguments)
         print(
-            f"{name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {time.time() - start:.0f} s",
+            f"{name}: {passed} passed, {len(failed)} failed, {skipped} skipped in {time.time() - start:.0f} s",
             flush=True,
         )
-        total = [a + b for a, b in zip(total, counts)]
-    (results / "total.json").write_text(json.dumps({"passed": total[0], "failed": total[1]}))
-    print(f"{total[0]} passed, {total[1]} failed")
-    sys.exit(1 if total[1] else 0)
+        total, failures = total + passed, failures + failed
+    # For .ci/run, which names the failures again at its end.
+    (results / "total.json").write_text(json.dumps({"passed": total, "failed": len(failures), "failures": failures}))
+    print(f"{total} passed, {len(failures)} failed")
+    sys.exit(1 if failures else 0)
 
 
 if __name__ == "__main__":
