@@ -5,8 +5,7 @@ in the original's names, float16, in the page cache.
 
 "before": from the program's start to the end of the first step, less what a step takes, the median of the further
 ones. It holds start, finding out what the file is, its networks, both prompts through CLIP and whatever the first pass
-makes once. Progress is read from a terminal, as a person sees it: it
-tells steps that take 50 ms or more.
+makes once. Progress is read from a terminal, as a person sees it: it tells steps that take 50 ms or more.
 """
 
 import argparse
