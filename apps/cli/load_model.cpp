@@ -19,6 +19,12 @@ namespace fs = std::filesystem;
 
 std::string shipped_model() { return io::default_model(); }
 
+// Weights of large models that are stored in 16 bits stay so beside float32, unless they are to be looked at.
+static std::optional<int64_t> half_kept_from(std::string_view command) {
+  if (command == "quantize") return {};
+  return int64_t(128) << 20;
+}
+
 std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
                                                          std::initializer_list<diffusion::Task> tasks) {
   SF_CHECK(!s.model.empty(), command,
@@ -30,9 +36,11 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   diffusion::LoadedPipeline loaded;
   DType dtype = dtype_of("--dtype", s.dtype);
   Device device(s.device);
+  const auto half = half_kept_from(command);
   if (fs::is_regular_file(s.model, error)) {
     SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
-    loaded = diffusion::load_single_file_pipeline(s.model, {.dtype = dtype, .keep_blocks = true});
+    loaded =
+        diffusion::load_single_file_pipeline(s.model, {.dtype = dtype, .keep_blocks = true, .keep_half_from = half});
   } else {
     bool path =
         s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;
@@ -40,6 +48,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
              s.model, "'", did_you_mean_path(s.model));
     diffusion::LoadPipelineOptions options;
     options.dtype = dtype;
+    options.keep_half_from = half;
     try {
       loaded = diffusion::load_pipeline(loaded_from(s.model), options);
     } catch (const io::HubError& e) {
@@ -47,7 +56,8 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     }
   }
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline = loaded.pipeline;
-  if (!s.vae.empty()) diffusion::replace_vae(*pipeline, vae_loaded_from(s.vae), {.dtype = dtype});
+  if (!s.vae.empty())
+    diffusion::replace_vae(*pipeline, vae_loaded_from(s.vae), {.dtype = dtype, .keep_half_from = half});
   const auto& family = diffusion::pipeline_entry(pipeline->name()).family_name;
   SF_CHECK_AS(NotSupported, diffusion::pipeline_entry(pipeline->name()).its_task != diffusion::Task::Unconditional,
               command, ": '", s.model, "' makes pictures without being told what; in Python: DiffusionPipeline",

@@ -14,6 +14,7 @@
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/models/kept_float32.h"
 #include "scaffolding/models/quantized_folder.h"
+#include "scaffolding/nn/half_weights.h"
 #include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -198,6 +199,14 @@ void quantize_while_reading(const nn::PlannedLayer& p, const Tensor& stored, con
 
 }  // namespace
 
+static bool keeps_half(const io::Checkpoint& file, const LoadModelOptions& options) {
+  if (!options.keep_half_from || options.dtype != kFloat32 || !options.device.is_cpu()) return false;
+  int64_t bytes = 0;
+  for (auto& e : file.entries())
+    if (e.dtype.ends_with("F16") || e.dtype.ends_with("float16")) bytes += 2 * numel(e.shape);
+  return bytes >= *options.keep_half_from;
+}
+
 // What config.json says of weights that the file has in few bits.
 struct QuantizedFolder {
   io::Object how;
@@ -231,7 +240,8 @@ static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions opti
     options.dtype = kFloat32;
   const auto* kept = options.dtype == kFloat16 ? dynamic_cast<const KeptFloat32*>(&model) : nullptr;
   std::map<std::string, nn::Module*> layers;
-  if (options.keep_blocks && stored)
+  const bool keep_half = keeps_half(file, options);
+  if ((options.keep_blocks && stored) || keep_half)
     for (auto& m : nn::named_modules(model))
       // Other tables are read past calls of them.
       if (std::string_view(m.module->type()) != "Embedding" || m.name.ends_with("token_embedding"))
@@ -242,7 +252,7 @@ static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions opti
     std::string key = model.current_key(name);
     if (key.empty()) continue;
     if (auto layer = layers.find(key); layer != layers.end())
-      if (auto blocks = stored->blocks(name))
+      if (auto blocks = options.keep_blocks && stored ? stored->blocks(name) : std::nullopt)
         if (auto* made = put_stored(*layer->second, *blocks, options.dtype.value_or(kFloat32))) {
           const std::string place = key.substr(0, key.rfind('.') + 1);
           for (auto& b : nn::named_buffers(*made))
@@ -254,6 +264,10 @@ static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions opti
     auto plan = planned.find(key);
     if (plan != planned.end() && is_floating(t.dtype()) && plan->second.shape == t.shape()) {
       quantize_while_reading(plan->second, t, options, state);
+      continue;
+    }
+    if (auto layer = layers.find(key); keep_half && layer != layers.end() && nn::put_half(*layer->second, t, *dtype)) {
+      state.emplace(std::move(key), t);
       continue;
     }
     if (ring) t = ring->upload(t, dtype);

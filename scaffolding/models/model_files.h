@@ -22,6 +22,10 @@ struct LoadModelOptions {
   // Layers whose weights lie in the file in blocks (GGUF) keep them so (nn/quantized_gguf.h); else they become `dtype`.
   // Of a file with blocks an absent dtype is float32.
   bool keep_blocks = false;
+  // Layers whose weights the file has in float16 or bfloat16 keep them (nn/half_weights.h) where dtype is float32, on
+  // the CPU, and the file has at least so many bytes of them: the numbers are the same, in half the memory, and nothing
+  // is converted. They do not learn. Of small models, packed weights that stay are worth more.
+  std::optional<int64_t> keep_half_from;
   // Weights become few bits one by one, while they are read (nn/quantize.h): of dense ones, no more than the largest is
   // in memory. Absent: they stay as they are.
   std::shared_ptr<const nn::QuantizeConfig> quantize;

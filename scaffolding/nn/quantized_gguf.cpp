@@ -1,8 +1,7 @@
 #include "scaffolding/nn/quantized_gguf.h"
 
-#include <algorithm>
-
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/nn/conv_strips.h"
 #include "scaffolding/nn/format.h"
 #include "scaffolding/nn/stored_product.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -79,37 +78,18 @@ Tensor EmbeddingGGUF::dense_weight(DType dtype) const {
 }
 Tensor Conv2dGGUF::dense_weight(DType dtype) const { return dequantize_gguf(blocks, format, weight.shape(), dtype); }
 
-// Numbers of a kernel that are decoded at once. What a product prepares for each strip anew (Winograd's input) costs a
-// twentieth of its multiply-adds with this many.
-static constexpr int64_t kStripNumbers = int64_t(2) << 20;
-
 Tensor Conv2dGGUF::forward(const Tensor& input) const {
   check_defined("Conv2dGGUF", "input", input);
   check_floating("Conv2dGGUF", "input", input);
-  const int64_t row = out_channels > 0 ? weight.numel() / out_channels : 0;
   const GgufFormat& f = gguf_blocks("Conv2dGGUF", format);
-  const bool records = autograd::any_requires_grad({input, bias});
-  if (records || !input.device().is_cpu() || groups != 1 || weight.numel() <= kStripNumbers || row % f.block != 0)
-    return convolve(input, dense_weight(input.dtype()), bias);
-  // Output channels by output channels, so that no kernel is ever whole.
-  const int64_t strips = (weight.numel() + kStripNumbers - 1) / kStripNumbers,
-                each = ((out_channels + strips - 1) / strips + 31) / 32 * 32, row_bytes = row / f.block * f.bytes;
-  Tensor out;
-  for (int64_t c0 = 0; c0 < out_channels; c0 += each) {
-    const int64_t channels = std::min(each, out_channels - c0);
-    const Tensor kernel = dequantize_gguf(blocks.narrow(1, c0 * row_bytes, channels * row_bytes), format,
-                                          {channels, in_channels, kernel_size[0], kernel_size[1]}, input.dtype());
-    const Tensor part = convolve(input, kernel, bias ? bias.narrow(0, c0, channels) : bias);
-    const int64_t at = part.ndim() - 3;
-    if (!out) {
-      Shape sizes = part.shape();
-      sizes[at] = out_channels;
-      out = empty(sizes, part.dtype(), part.device());
-      if (part.ndim() == 4) out = out.contiguous(MemoryFormat::ChannelsLast);
-    }
-    out.narrow(at, c0, channels).copy_(part);
-  }
-  return out;
+  const int64_t row = out_channels > 0 ? weight.numel() / out_channels : 0;
+  if (row % f.block != 0) return convolve(input, dense_weight(input.dtype()), bias);
+  return convolve_in_strips(*this, input, [&](int64_t first, int64_t channels) {
+    Shape sizes = weight.shape();
+    sizes[0] = channels;
+    const int64_t row_bytes = row / f.block * f.bytes;
+    return dequantize_gguf(blocks.narrow(1, first * row_bytes, channels * row_bytes), format, sizes, input.dtype());
+  });
 }
 
 std::string Conv2dGGUF::extra_repr() const { return ConvNd::extra_repr() + shown(format); }

@@ -150,11 +150,11 @@ TEST(Registry, every_op_has_a_doc_and_a_reference_that_is_tested) {
   // torch has none of these; tests/python/ops/test_quantize.py compares them with bitsandbytes' numbers, and with
   // torch's float8 conversions, and test_gguf.py with the gguf package's; conv_int8_test.cpp with sums in float64.
   const std::set<std::string> elsewhere = {
-      "quantize_nf4",        "dequantize_nf4",  "quantize_blockwise", "dequantize_blockwise", "linear_nf4",
-      "quantize_fp8",        "dequantize_fp8",  "scaled_mm",          "linear_fp8",           "quantize_gguf",
-      "dequantize_gguf",     "linear_gguf",     "quantize_fp4",       "dequantize_fp4",       "linear_fp4",
-      "quantize_int8",       "dequantize_int8", "linear_int8",        "conv2d_int8",          "quantize_conv_int8",
-      "dequantize_conv_int8"};
+      "quantize_nf4",       "dequantize_nf4",      "quantize_blockwise", "dequantize_blockwise", "linear_nf4",
+      "quantize_fp8",       "dequantize_fp8",      "scaled_mm",          "linear_fp8",           "quantize_gguf",
+      "dequantize_gguf",    "linear_gguf",         "quantize_fp4",       "dequantize_fp4",       "linear_fp4",
+      "quantize_int8",      "dequantize_int8",     "linear_int8",        "linear_half",          "conv2d_int8",
+      "quantize_conv_int8", "dequantize_conv_int8"};
   std::vector<std::string> undocumented, unlike;
   for (auto* op : all_ops()) {
     if (op->help.empty()) undocumented.push_back(op->name);

@@ -9,6 +9,7 @@
 #include "scaffolding/diffusion/pipelines/clip_frames.h"
 #include "scaffolding/diffusion/pipelines/registry.h"
 #include "scaffolding/models/parts/lora.h"
+#include "scaffolding/nn/half_weights.h"
 #include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/quantized_conv.h"
 #include "scaffolding/nn/quantized_gguf.h"
@@ -33,6 +34,9 @@ void leave_memory(nn::LinearInt8& l) { leave_memory({&l.weight, &l.SCB, &l.bias}
 void leave_memory(nn::LinearGGUF& l) { leave_memory({&l.weight, &l.bias}); }
 void leave_memory(nn::Conv2dGGUF& l) { leave_memory({&l.blocks, &l.bias}); }
 void leave_memory(nn::Conv2dInt8& l) { leave_memory({&l.codes, &l.SCB, &l.bias}); }
+void leave_memory(nn::LinearHalf& l) { leave_memory({&l.weight, &l.bias}); }
+void leave_memory(nn::Conv2dHalf& l) { leave_memory({&l.narrow, &l.bias}); }
+void leave_memory(nn::EmbeddingHalf& l) { leave_memory({&l.weight, &l.like}); }
 void leave_memory(nn::EmbeddingGGUF& l) { leave_memory({&l.weight, &l.like}); }
 
 // A quantised layer as it is in `real`, without memory, in the place of its namesake.
@@ -60,6 +64,9 @@ void take_layers_over(models::Model& made, models::Model& real) {
     quantise<nn::Conv2dGGUF>(*at->second, *m.module);
     quantise<nn::Conv2dInt8>(*at->second, *m.module);
     quantise<nn::EmbeddingGGUF>(*at->second, *m.module);
+    quantise<nn::LinearHalf>(*at->second, *m.module);
+    quantise<nn::Conv2dHalf>(*at->second, *m.module);
+    quantise<nn::EmbeddingHalf>(*at->second, *m.module);
     auto lora = std::dynamic_pointer_cast<const models::LoraPath>(m.module->adapter());
     if (!lora) continue;
     nn::Module& present = *at->second->present();

@@ -371,15 +371,18 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
 LoadedPipeline load_pipeline(const std::string& name_or_folder, const LoadPipelineOptions& o) {
   std::string folder = io::resolve_model_folder(
       name_or_folder, {.hub = o.hub, .variant = o.variant, .use_safetensors = o.use_safetensors});
-  return carried_out(plan_pipeline(folder, {.class_name = o.class_name, .variant = o.variant}),
-                     {.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors}, o.quantize);
+  return carried_out(
+      plan_pipeline(folder, {.class_name = o.class_name, .variant = o.variant}),
+      {.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors, .keep_half_from = o.keep_half_from},
+      o.quantize);
 }
 
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& o) {
   SingleFilePlanOptions options{.config = o.config,
                                 .file = {.prediction_type = o.prediction_type, .extract_ema = o.extract_ema}};
-  return carried_out(plan_single_file(io::resolve_model_file(path_or_link, o.hub), options),
-                     {.dtype = o.dtype, .device = o.device, .keep_blocks = o.keep_blocks});
+  return carried_out(
+      plan_single_file(io::resolve_model_file(path_or_link, o.hub), options),
+      {.dtype = o.dtype, .device = o.device, .keep_blocks = o.keep_blocks, .keep_half_from = o.keep_half_from});
 }
 
 void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const models::SaveModelOptions& options) {

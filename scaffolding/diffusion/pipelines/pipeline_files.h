@@ -82,6 +82,7 @@ struct LoadPipelineOptions {
   // Of components: {"transformer": ...}. "" is of all without one of their own, but autoencoders. ValueError for a
   // name that is no network of the pipeline.
   std::map<std::string, std::shared_ptr<const nn::QuantizeConfig>> quantize;
+  std::optional<int64_t> keep_half_from;  // as in models::LoadModelOptions
 };
 struct LoadedPipeline {
   std::shared_ptr<DiffusionPipeline> pipeline;
@@ -97,8 +98,9 @@ struct LoadSingleFileOptions {
   std::string config;           // as in SingleFilePlanOptions
   std::string prediction_type;  // "epsilon", "v_prediction"; "": as the kind has it
   bool extract_ema = false;
-  io::HubOptions hub;        // where the file is an address
-  bool keep_blocks = false;  // as in models::LoadModelOptions
+  io::HubOptions hub;                     // where the file is an address
+  bool keep_blocks = false;               // as in models::LoadModelOptions
+  std::optional<int64_t> keep_half_from;  // the same
 };
 // From one checkpoint file, or its address on the hub.
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& options = {});

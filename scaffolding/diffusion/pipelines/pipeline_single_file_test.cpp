@@ -41,6 +41,30 @@ TEST_F(PipelineSingleFile, ComesBackAsItWas) {
   EXPECT_EQ(io::SafetensorsFile(path("half.safetensors")).entry("unet.conv_in.weight").dtype, "F16");
 }
 
+// A file of 16 bits in float32: its weights stay as they lie, and the pictures are those of the widened ones.
+TEST_F(PipelineSingleFile, WeightsOf16BitsStayWhereTheyLie) {
+  auto pipe = pipeline();
+  for (DType dtype : {kFloat16, kBFloat16}) {
+    save_single_file(pipe, path("half.safetensors"), dtype);
+    auto loaded = [&](std::optional<int64_t> from) {
+      return load_single_file_pipeline(path("half.safetensors"), {.dtype = kFloat32, .keep_half_from = from}).pipeline;
+    };
+    auto kept = [&](DiffusionPipeline& p) {
+      int64_t layers = 0;
+      for (auto& m : nn::named_modules(*dynamic_cast<StableDiffusionPipeline&>(p).unet->model()))
+        layers += !nn::format_of(*m.module).empty();
+      return layers;
+    };
+    auto widened = loaded({}), half = loaded(1), few = loaded(int64_t(1) << 40);
+    EXPECT_EQ(kept(*widened), 0);
+    EXPECT_EQ(kept(*few), 0);
+    EXPECT_GT(kept(*half), 30);
+    auto pictures = [](DiffusionPipeline& p) { return dynamic_cast<StableDiffusionPipeline&>(p)(options()).images; };
+    EXPECT_LT(amax(abs(pictures(*half) - pictures(*widened))).item<float>(), 1e-4);
+    EXPECT_EQ(dynamic_cast<StableDiffusionPipeline&>(*half).unet->dtype(), kFloat32);
+  }
+}
+
 TEST_F(PipelineSingleFile, IsAFolderAgain) {
   auto pipe = pipeline();
   save_single_file(pipe, path("one.safetensors"));

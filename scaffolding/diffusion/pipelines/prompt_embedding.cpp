@@ -167,8 +167,9 @@ TextEmbeds embed_plain(const tokenizers::Tokenizer& tokenizer, TextEncoder& enco
     ids.insert(ids.end(), e.ids.begin(), e.ids.end());
     mask.insert(mask.end(), e.attention_mask.begin(), e.attention_mask.end());
   }
-  for (auto& whole : tokenizer.encode_batch(prompts))
-    if (int64_t(whole.ids.size()) > length)
+  const auto all = tokenizer.encode_batch(prompts);
+  for (int64_t i = 0; i < std::min(o.told, int64_t(all.size())); ++i)
+    if (const auto& whole = all[size_t(i)]; int64_t(whole.ids.size()) > length)
       embeds.truncated.push_back(tokenizer.decode({whole.ids.begin() + length - 1, whole.ids.end() - 1}));
   Shape shape{int64_t(prompts.size()), length};
   Device device = encoder.device();

@@ -42,9 +42,10 @@ struct TextEmbeds {
 struct TextOptions {
   PromptSyntax syntax = PromptSyntax::Plain;
   TextLayer layer;
-  int64_t length = 0;   // Plain: tokens to pad to and cut at; 0: what the encoder takes
-  int64_t chunks = 1;   // A1111: at least so many
-  bool masked = false;  // Plain: the encoder does not look at padding, whatever its config says
+  int64_t length = 0;        // Plain: tokens to pad to and cut at; 0: what the encoder takes
+  int64_t chunks = 1;        // A1111: at least so many
+  bool masked = false;       // Plain: the encoder does not look at padding, whatever its config says
+  int64_t told = INT64_MAX;  // of so many prompts, from the first, it is told what was cut off
 };
 // How many chunks the longest of the prompts takes.
 int64_t prompt_chunks(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder,

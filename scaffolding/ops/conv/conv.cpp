@@ -5,6 +5,7 @@
 #include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/conv/conv_residual.h"
+#include "scaffolding/ops/conv/narrow_conv.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -91,22 +92,32 @@ void check_conv_operands(const char* op, const Tensor& input, const Tensor& weig
 
 namespace {
 
-// Not on the tape. residual may be undefined.
+// What a kernel is called with, and its result.
+struct Call {
+  Tensor x, weight, bias, residual, y;
+  ConvForward args(const ConvShape& shape, uint64_t version) const {
+    return {x, weight, bias, residual, y, shape, Activation::None, version};
+  }
+};
+// residual may be undefined.
+Call call_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
+             const ConvShape& shape) {
+  Call c{in_kernel_layout(x), {}, bias, residual ? in_kernel_layout(residual) : residual, {}};
+  autograd::NoGrad off;
+  c.weight = weight.is_contiguous() || weight.is_contiguous(MemoryFormat::ChannelsLast) ? weight : contiguous(weight);
+  if (bias)
+    c.bias = contiguous(bias.dtype() == x.dtype() || bias.dtype() == kFloat32 ? bias : to_dtype(bias, x.dtype()));
+  c.y = result_like(c.x, output_sizes("conv", x, weight, shape));
+  return c;
+}
+
+// Not on the tape.
 Tensor conv_values(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
                    const ConvShape& shape) {
-  Tensor xs = in_kernel_layout(x), r = residual ? in_kernel_layout(residual) : residual, w, b;
-  {
-    autograd::NoGrad off;
-    w = weight.is_contiguous() || weight.is_contiguous(MemoryFormat::ChannelsLast) ? weight : contiguous(weight);
-    b = bias ? contiguous(bias.dtype() == x.dtype() || bias.dtype() == kFloat32 ? bias : to_dtype(bias, x.dtype()))
-             : bias;
-  }
-  Tensor y = result_like(xs, output_sizes("conv", x, weight, shape));
+  const Call c = call_of(x, weight, bias, residual, shape);
   const bool in_training = weight.requires_grad() && (autograd::grad_enabled() || cpu::LeanMemory::keeps_few());
-  if (y.numel() > 0)
-    run("conv", conv_forward, x,
-        ConvForward{xs, w, b, r, y, shape, Activation::None, version_of_weight(weight, in_training)});
-  return y;
+  if (c.y.numel() > 0) run("conv", conv_forward, x, c.args(shape, version_of_weight(weight, in_training)));
+  return c.y;
 }
 
 }  // namespace
@@ -115,6 +126,20 @@ Tensor conv_plus_residual(const Tensor& x, const Tensor& weight, const Tensor& b
                           const ConvShape& shape) {
   SF_ASSERT(!autograd::any_requires_grad({x, weight, bias, residual}));
   return conv_values(x, weight, bias, residual, shape);
+}
+
+Tensor conv_with_narrow_weight(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape) {
+  SF_ASSERT(!autograd::any_requires_grad({x, weight, bias}));
+  const bool narrow = weight.dtype() == kFloat16 || weight.dtype() == kBFloat16;
+  if (x.dtype() != kFloat32 || !narrow || !x.device().is_cpu() || x.numel() == 0 || shape.groups != 1 ||
+      x.ndim() != weight.ndim() || x.size(1) != weight.size(1) || !weight.is_contiguous())
+    return {};
+  const Call c = call_of(x, weight, bias, {}, shape);
+  const NarrowConvForward args{c.args(shape, 0)};
+  auto kernel = narrow_conv_forward.find(x.device(), args);
+  if (!kernel) return {};
+  kernel(args);
+  return c.y;
 }
 
 static Tensor weight_gradient_into(Tensor dw, const Tensor& x, const Tensor& dy, const ConvShape& shape);

@@ -26,8 +26,17 @@ SF_BY_DTYPE(backward_weights, ConvBackwardWeights, x)
 #undef SF_BY_DTYPE
 #undef SF_BFLOAT16_PRODUCT
 
+static void narrow_forward(const NarrowConvForward& f) { forward<MulF32, float>(f.conv); }
+// Of few pixels: reading the weight is most of it.
+static bool narrow_supports(const NarrowConvForward& f) {
+  const ConvForward& c = f.conv;
+  return taps_together(c.weight) > 0 && c.y.numel() <= 256 * c.weight.sizes[0];
+}
+
 }  // namespace SF_ISA
 
+SF_KERNEL(narrow_conv_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::narrow_forward,
+          SF_ISA::narrow_supports)
 SF_KERNEL(conv_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::forward_any, SF_ISA::forward_supports)
 SF_KERNEL(conv_backward_data, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::backward_data_any,
           SF_ISA::backward_data_supports)

@@ -91,17 +91,57 @@ template <class T> static TapWeight<T> by_tap(const TensorView& w) {
   return {p, out * in, in, 1};
 }
 
-// The rest of a convolution once its product is described: pack b (or find it packed), multiply. describe(product)
-// tells where b lies, which may take laying it out anew.
-template <class K, class P, class F>
-static void multiply_conv(const P& p, const cpu::PackedKey& key, const F& describe) {
+// Numbers from one channel's taps to the next where a weight lies as usual, [o][c][taps] with taps together; else 0.
+SF_INLINE int64_t taps_together(const TensorView& w) {
+  int64_t taps = 1;
+  for (int i = w.ndim - 1; i > 1; --i) {
+    if (w.sizes[i] != 1 && w.strides[i] != taps) return 0;
+    taps *= w.sizes[i];
+  }
+  return taps > 1 && taps <= 27 && w.strides[1] == taps ? taps : 0;
+}
+
+// The whole of b from a weight whose taps lie together: all taps of a few channels are turned at once. Memory is
+// read front to back, and nothing is laid out in between. first: output channel of strip 0.
+inline constexpr int64_t kTurned = 16 * 9;  // numbers of a row that are turned at once, in the first cache
+template <class K> inline constexpr int64_t kTurnedUnits = kTurned* kTileCols<K> + kPackSlack;
+template <class K, class W>
+static void pack_taps(const TensorView& w, int64_t taps, int64_t first, int64_t out, const PackedShape<K>& s,
+                      typename K::Unit* dst) {
+  constexpr int NR = kTileCols<K>;
+  constexpr int64_t kPart = 64;  // channels of a task
+  const int64_t in = w.sizes[1], parts = ceil_div(in, kPart), row = w.strides[0], group = max64(1, kTurned / taps);
+  parallel_for(s.strips * parts, max64(1, (1 << 16) / (kPart * taps * NR)), [&](int64_t begin, int64_t end) {
+    alignas(64) typename K::Unit raw[kTurnedUnits<K>];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t strip = task / parts, c1 = min64(in, (task % parts + 1) * kPart), o = strip * NR;
+      const int cols = int(min64(NR, out - o));
+      const W* from = w.as<const W>() + (first + o) * row;
+      for (int64_t c = task % parts * kPart; c < c1; c += group) {
+        const int64_t n = min64(group, c1 - c), bytes = n * taps * int64_t(sizeof(W));
+        for (int i = 0; i < cols; ++i)  // the next ones: rows are too far apart for the processor to see a stream
+          for (int64_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(reinterpret_cast<const char*>(from + i * row + c * taps) + bytes + line);
+        pack<K>(raw, NR, from + c * taps, row, 1, cols, n * taps);
+        for (int64_t t = 0; t < taps; ++t)
+          for (int64_t i = 0; i < n; ++i) {
+            const int64_t k = t * in + c + i, block = k / s.block_units;
+            __builtin_memcpy(dst + s.offset(block, strip) + (k - block * s.block_units) * NR, raw + (i * taps + t) * NR,
+                             NR * sizeof(raw[0]));
+          }
+      }
+    }
+  });
+}
+
+// The rest of a convolution once its product is described: pack b (or find it packed), multiply. pack(shape, to) writes
+// the whole of b.
+template <class K, class P, class F> static void multiply_conv(const P& p, const cpu::PackedKey& key, const F& pack) {
   if (p.m == 0 || p.n == 0) return;
   using Unit = typename K::Unit;
   PackedShape<K> s(p.k, p.n);
   auto fill = [&](void* to) {
-    P described = p;
-    describe(described);
-    pack_whole_b<K>(described, s, static_cast<Unit*>(to));
+    pack(s, static_cast<Unit*>(to));
     remember_rest<K>(p, s, to);
   };
   cpu::PackedWeight kept(key, s.bytes(), fill);
@@ -177,11 +217,21 @@ template <class K, class T> static void forward(const ConvForward& f, bool* rest
         g.out_pixels(), out, g.taps * padded, e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded, {}, rest};
     p.staged = staged_rows<K>(p.from, p.channels, padded);
     if (p.staged.data) p.m = g.batch * p.staged.results()[0] * p.staged.per_frame();
-    auto weight = [&](auto& product) {
+    auto pack_weight = [&](const PackedShape<K>& s, typename K::Unit* to) {
+      if constexpr (K::kDepth == 1)
+        if (const int64_t taps = taps_together(f.weight)) {
+          if constexpr (std::is_same_v<T, float>) {
+            if (f.weight.dtype == kFloat16) return pack_taps<K, Half>(f.weight, taps, i * out, out, s, to);
+            if (f.weight.dtype == kBFloat16) return pack_taps<K, BFloat16>(f.weight, taps, i * out, out, s, to);
+          }
+          return pack_taps<K, T>(f.weight, taps, i * out, out, s, to);
+        }
       const TapWeight<T> w = by_tap<T>(f.weight);
-      product.w = {w.data + i * out * w.o, w.tap, w.o, w.c};
+      auto described = p;
+      described.w = {w.data + i * out * w.o, w.tap, w.o, w.c};
+      pack_whole_b<K>(described, s, to);
     };
-    multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, true), weight);
+    multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, true), pack_weight);
   }
   if (!f.y.is_channels_last()) copy_channels_last<T, true>(y, f.y);
 }
@@ -203,11 +253,13 @@ template <class K, class T> static void backward_data(const ConvBackwardData& f,
         g.in_pixels(), in, g.taps * padded, e, {&g, dy + i * out, f.dy.sizes[1], zeros}, out, padded, {}, rest};
     p.staged = staged_rows<K>(p.from, p.channels, padded);
     if (p.staged.data) p.m = g.batch * p.staged.results()[0] * p.staged.per_frame();
-    auto weight = [&](auto& product) {
+    auto pack_weight = [&](const PackedShape<K>& s, typename K::Unit* to) {
       const TapWeight<T> w = by_tap<T>(f.weight);
-      product.w = {w.data + i * out * w.o, w.tap, w.o, w.c};
+      auto described = p;
+      described.w = {w.data + i * out * w.o, w.tap, w.o, w.c};
+      pack_whole_b<K>(described, s, to);
     };
-    multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, false), weight);
+    multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, false), pack_weight);
   }
   if (!f.dx.is_channels_last()) copy_channels_last<T, true>(dx, f.dx);
 }
@@ -297,7 +349,8 @@ template <class K, class T> static void backward_weights(const ConvBackwardWeigh
                                 f.dy.sizes[1],
                                 p0,
                                 rest};
-      multiply_conv<K>(p, cpu::PackedKey{}, [](auto&) {});
+      multiply_conv<K>(p, cpu::PackedKey{},
+                       [&](const PackedShape<K>& shape, typename K::Unit* to) { pack_whole_b<K>(p, shape, to); });
     }
     store_weight(f.dweight, sums, i * out, out, in, padded, g.taps);
   }

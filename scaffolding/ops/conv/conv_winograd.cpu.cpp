@@ -18,7 +18,7 @@
 namespace sf {
 namespace SF_ISA {
 
-template <class T> static void forward_laid(const ConvForward& f, const T* x, T* y, const T* residual) {
+template <class T, class W = T> static void forward_laid(const ConvForward& f, const T* x, T* y, const T* residual) {
   const Image<T> image = image_of(f.x, x, f.weight), of_y = image_of<T>(f.y, y, f.weight);
   const int at = picture_dims(f.weight);
   const Taps taps = taps_of(f.weight, f.shape, image.frames, of_y.frames, false);
@@ -32,17 +32,20 @@ template <class T> static void forward_laid(const ConvForward& f, const T* x, T*
                       f.act,
                       nullptr,
                       of_y.frames};
-  convolve<T>(image, filter_of<T>(f.weight, false, taps), out,
-              {f.shape.padding[at], f.shape.padding[at + 1], taps.lead});
+  convolve(image, filter_of<W>(f.weight, false, taps), out, {f.shape.padding[at], f.shape.padding[at + 1], taps.lead});
 }
-static void forward_float(const ConvForward& f) {
+template <class W> static void forward_float(const ConvForward& f) {
   const Laid lx(f.x, kSlotX, true), ly(f.y, kSlotY, false), lr(f.residual, kSlotResidual, true);
-  forward_laid<float>(f, lx.data(), ly.data(), f.residual ? lr.data() : nullptr);
+  forward_laid<float, W>(f, lx.data(), ly.data(), f.residual ? lr.data() : nullptr);
   ly.write_back();
+}
+static void narrow_forward(const NarrowConvForward& f) {
+  if (f.conv.weight.dtype == kFloat16) forward_float<Half>(f.conv);
+  else forward_float<BFloat16>(f.conv);
 }
 static void forward(const ConvForward& f) {
   if (is_shape_over_time(f.weight, f.shape)) return convolve_over_time(f);
-  if (f.x.dtype == kFloat32) return forward_float(f);
+  if (f.x.dtype == kFloat32) return forward_float<float>(f);
   forward_laid<BFloat16>(f, f.x.as<const BFloat16>(), f.y.as<BFloat16>(),
                          f.residual ? f.residual.as<const BFloat16>() : nullptr);
 }
@@ -83,8 +86,7 @@ static void forward_prepared(const PreparedConvForward& p) {
     fold_norm(p, folded, folded + x.batch * x.channels);
     prepared.gain = folded, prepared.offset = folded + x.batch * x.channels;
   }
-  convolve<float>(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]},
-                  &prepared);
+  convolve(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]}, &prepared);
 }
 
 // Numbers from pixel to pixel of channels-last memory, of which a tensor may be some channels.
@@ -113,8 +115,8 @@ static void forward_finished(const FinishedConvForward& p) {
                         1,
                         &finish};
   const Preparation prepared{p.repeat};
-  convolve<float>(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]},
-                  p.repeat > 1 ? &prepared : nullptr);
+  convolve(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]},
+           p.repeat > 1 ? &prepared : nullptr);
 }
 
 template <class T> static void backward_data_laid(const ConvBackwardData& f, const T* dy, T* dx) {
@@ -123,8 +125,8 @@ template <class T> static void backward_data_laid(const ConvBackwardData& f, con
   const Taps taps = taps_of(f.weight, f.shape, image.frames, of_x.frames, true);
   const Output<T> out{dx,       of_x.height, of_x.width,       of_x.channels, nullptr,
                       kFloat32, nullptr,     Activation::None, nullptr,       of_x.frames};
-  convolve<T>(image, filter_of<T>(f.weight, true, taps), out,
-              {2 - f.shape.padding[at], 2 - f.shape.padding[at + 1], taps.lead});
+  convolve(image, filter_of<T>(f.weight, true, taps), out,
+           {2 - f.shape.padding[at], 2 - f.shape.padding[at + 1], taps.lead});
 }
 static void backward_data(const ConvBackwardData& f) {
   if (is_shape_over_time(f.weight, f.shape)) return convolve_over_time(f);
@@ -140,6 +142,11 @@ static bool supports_forward(const ConvForward& f) {
   if (floats && is_worth_over_time(f)) return true;
   const bool halves = !floats && bf16_image(f.x) && bf16_image(f.y) && bf16_image(f.residual);
   return (floats || halves) && shape_ok(f.weight, f.shape) && worth(f.y);
+}
+static bool supports_narrow(const NarrowConvForward& f) {
+  const ConvForward& c = f.conv;
+  return float_image(c.x) && float_image(c.y) && float_image(c.residual) && (!c.bias || c.bias.dtype == kFloat32) &&
+         c.weight.ndim == 4 && shape_ok(c.weight, c.shape) && worth(c.y);
 }
 static bool supports_prepared(const PreparedConvForward& f) {
   auto last = [](const TensorView& t) { return !t || t.is_channels_last(); };
@@ -171,6 +178,8 @@ static bool supports_data(const ConvBackwardData& f) {
 }  // namespace SF_ISA
 
 SF_KERNEL(conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward, SF_ISA::supports_forward)
+SF_KERNEL(narrow_conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::narrow_forward,
+          SF_ISA::supports_narrow)
 SF_KERNEL(prepared_conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward_prepared,
           SF_ISA::supports_prepared)
 SF_KERNEL(finished_conv_forward, DeviceType::CPU, "winograd", 20 + SF_ISA_PRIORITY, SF_ISA::forward_finished,

@@ -37,6 +37,13 @@ struct PreparedConvForward {
   TensorView norm_weight, norm_bias;  // [C], float32, contiguous
 };
 
+// conv of float32 whose weight alone is float16 or bfloat16, [O, C, *kernel] in that order in memory: it becomes
+// float32 where it is read. Providers are for calls whose plain float32 convolution they would take too; others widen
+// the weight before.
+struct NarrowConvForward {
+  ConvForward conv;
+};
+
 // dx = the gradient of x. The sizes of dx decide the output: for a transposed convolution, call this with dy = its
 // input, weight[in, out / groups, *kernel] as it is stored, and dx = its output of any admissible size (output_padding
 // included).
@@ -56,6 +63,7 @@ struct ConvBackwardWeights {
 
 extern KernelTable<ConvForward> conv_forward;
 extern KernelTable<PreparedConvForward> prepared_conv_forward;
+extern KernelTable<NarrowConvForward> narrow_conv_forward;
 extern KernelTable<ConvBackwardData> conv_backward_data;
 extern KernelTable<ConvBackwardWeights> conv_backward_weights;
 

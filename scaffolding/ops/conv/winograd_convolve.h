@@ -106,8 +106,8 @@ struct Preparation {
 // a pass: 150 KB of v, 16 vectors of outputs with 300 KB of sums, in L2
 constexpr int64_t kFewTiles = 8, kFewDepth = 128, kFewOutputs = 16;
 
-template <class T>
-static void convolve_few(const Image<T>& x, const Filter<T>& w, const Output<T>& y, const Before& pad,
+template <class T, class W>
+static void convolve_few(const Image<T>& x, const Filter<W>& w, const Output<T>& y, const Before& pad,
                          const Preparation* prepared) {
   const Tiles tiles = tiles_of(x.batch, y.height, y.width);
   const int64_t channels = x.channels, count = tiles.count(), groups = ceil_div(count, kFewGroup);
@@ -141,7 +141,7 @@ static void convolve_few(const Image<T>& x, const Filter<T>& w, const Output<T>&
                         c_next = !last  ? c0
                                  : more ? c0 + depth
                                         : 0;
-          const int64_t row_bytes = min64(kFewDepth, channels - c_next) * 9 * int64_t(sizeof(T)),
+          const int64_t row_bytes = min64(kFewDepth, channels - c_next) * 9 * int64_t(sizeof(W)),
                         calls = depth / kFewChannels * groups * kInput;
           int64_t call = 0;
           for (int64_t c = c0; c < c0 + depth; c += kFewChannels) {
@@ -171,8 +171,8 @@ static void convolve_few(const Image<T>& x, const Filter<T>& w, const Output<T>&
 }
 #endif
 
-template <class T>
-static void convolve(const Image<T>& x, const Filter<T>& w, const Output<T>& y, const Before& pad,
+template <class T, class W>
+static void convolve(const Image<T>& x, const Filter<W>& w, const Output<T>& y, const Before& pad,
                      const Preparation* prepared = nullptr) {
   const Tiles tiles = tiles_of(x.batch, y.height, y.width);
 #if defined(__AVX512F__)
@@ -232,7 +232,7 @@ static void convolve(const Image<T>& x, const Filter<T>& w, const Output<T>& y, 
           // The weights that are transformed next: each row of them is asked for in per_row calls.
           const bool more = c0 + depth < channels;
           const int64_t next = more ? task : min64(task + 1, end - 1), c_next = more ? c0 + depth : 0;
-          const int64_t row_bytes = min64(depth_block, channels - c_next) * w.numbers() * int64_t(sizeof(T));
+          const int64_t row_bytes = min64(depth_block, channels - c_next) * w.numbers() * int64_t(sizeof(W));
           const bool ahead = w.contiguous() && cols_of(next) == NR && per_row > 0;
           for (int64_t point = 0, call = 0; point < kPoints; ++point)
             for (const Segment& s : segments)

@@ -8,7 +8,7 @@
 
 namespace sf {
 
-enum class CodedFormat : uint8_t { Nf4, Fp4, Int8, E4m3, E5m2 };
+enum class CodedFormat : uint8_t { Nf4, Fp4, Int8, E4m3, E5m2, Half, BFloat };
 
 // c[m, n] = act(sum_k a[m, k] * w[n, k] + bias[n] + residual[m, n]), w decoded on the way (a kernel may round it
 // to a's dtype), sums in float32. a, c, residual: float32, bfloat16 or float16, one dtype, last stride 1. bias: [n],
@@ -16,7 +16,8 @@ enum class CodedFormat : uint8_t { Nf4, Fp4, Int8, E4m3, E5m2 };
 //   Nf4, Fp4: codes[ceil(n k / 2)], w = table[code] * its block's magnitude: scales, nested, offset and block are
 //             BlockDequantize's absmax, nested, offset and block
 //   Int8:     codes[n, k] int8, w = code * scales[n] * unit
-//   E4m3...:  codes[n, k] float8, w = code * scale; scales [n] or, for all rows, [1]
+//   E4m3, E5m2: codes[n, k] float8, w = code * scale; scales [n] or, for all rows, [1]
+//   Half, BFloat: codes[n, k] float16 or bfloat16, which are w
 struct CodedProduct {
   TensorView a, bias, c, residual;
   TensorView codes, scales, nested, offset;

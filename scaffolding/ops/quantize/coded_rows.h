@@ -70,6 +70,21 @@ template <class Q> struct Float8Rows {
   }
 };
 
+// Numbers of 16 bits as they are.
+template <class T> struct HalfRows {
+  const T* numbers;
+  int64_t k;
+  SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, float* to) const {
+    const T* from = numbers + row * k + k0;
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
+    if (i < count) store_n(to + i, load_n(from + i, int(count - i)), int(count - i));
+  }
+  SF_INLINE void prefetch(int64_t row, int64_t k0, int64_t count) const {
+    for (int64_t i = 0; i < count; i += 32) __builtin_prefetch(numbers + row * k + k0 + i, 0, 2);
+  }
+};
+
 // f(the decoder of p's weight)
 template <class F> SF_INLINE void visit_rows(const CodedProduct& p, const F& f) {
   const int64_t k = p.a.sizes[1];
@@ -85,6 +100,8 @@ template <class F> SF_INLINE void visit_rows(const CodedProduct& p, const F& f) 
       return f(Float8Rows<Float8E4M3>{bytes, k, p.scales.as<const float>(), p.scales.numel() > 1});
     case CodedFormat::E5m2:
       return f(Float8Rows<Float8E5M2>{bytes, k, p.scales.as<const float>(), p.scales.numel() > 1});
+    case CodedFormat::Half: return f(HalfRows<Half>{p.codes.as<const Half>(), k});
+    case CodedFormat::BFloat: return f(HalfRows<BFloat16>{p.codes.as<const BFloat16>(), k});
   }
 }
 

@@ -1,5 +1,6 @@
 #include "benchmarks/bench.h"
 #include "scaffolding/ops/quantize/fp8.h"
+#include "scaffolding/ops/quantize/half_rows.h"
 #include "scaffolding/ops/quantize/int8_rows.h"
 #include "scaffolding/ops/quantize/nf4.h"
 
@@ -39,6 +40,10 @@ static Rows quantize_rows([](std::vector<Row>& rows) {
                         keep(linear_int8(x, codes, scale, {}, kInt8Unit, dynamic));
                       };
                     }});
+  rows.push_back(
+      {"linear_half 4096 f16", Roof::F32, 2.0 * wide * wide * wide, share(0.8), [] {
+         return [w = random({wide, wide}, kFloat16), x = random({wide, wide}, kFloat32)] { keep(linear_half(x, w)); };
+       }});
 });
 
 }  // namespace sf::bench

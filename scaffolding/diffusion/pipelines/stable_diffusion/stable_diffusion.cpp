@@ -26,16 +26,22 @@ StableDiffusionEmbeds StableDiffusionBase::encode_prompt(const GenerationOptions
   TextLayer layer;
   if (o.clip_skip) layer = {.from_end = *o.clip_skip, .normalized = true};
   out.prompt_embeds = o.prompt_embeds;
+  Tensor negative_embeds = o.negative_prompt_embeds;
   if (!o.prompt_embeds) {
-    text.layer = layer;
-    TextEmbeds positive = embed_prompts(*tokenizer, *text_encoder, o.prompt, text);
-    out.prompt_embeds = positive.embeds;
-    out.truncated = positive.truncated;
+    // In one batch where they take the same way: the encoder's weights are read once.
+    const bool together = guided && !negative_embeds && (text.syntax == PromptSyntax::A1111 || !o.clip_skip);
+    std::vector<std::string> texts = o.prompt;
+    if (together) texts.insert(texts.end(), negative.begin(), negative.end());
+    text.layer = layer, text.told = int64_t(o.prompt.size());
+    const TextEmbeds made = embed_prompts(*tokenizer, *text_encoder, texts, text);
+    out.prompt_embeds = made.embeds.narrow(0, 0, text.told);
+    if (together) negative_embeds = made.embeds.narrow(0, text.told, int64_t(negative.size()));
+    out.truncated = made.truncated;
   }
   DType dtype = text_encoder ? text_encoder->dtype() : unet->dtype();
   out.prompt_embeds = out.prompt_embeds.to(dtype).to(unet->device());
   if (guided) {
-    Tensor embeds = o.negative_prompt_embeds;
+    Tensor embeds = negative_embeds;
     if (!embeds && text_encoder && tokenizer) {
       text.length = out.prompt_embeds.size(1);
       // diffusers leaves out layers of the positive prompt only; the web UI of both.

@@ -106,13 +106,26 @@ StableDiffusionXLEmbeds StableDiffusionXLBase::encode_prompt(const StableDiffusi
     embeds = cat(layers, -1);
   };
   out.prompt_embeds = o.prompt_embeds, out.pooled_prompt_embeds = o.pooled_prompt_embeds;
+  // In one batch where both take the same way: the encoders' weights are read once.
+  const bool together = !o.prompt_embeds && !o.pooled_prompt_embeds && guided && !o.negative_prompt_embeds &&
+                        !o.negative_pooled_prompt_embeds && !zero_negative && !parts.empty() &&
+                        (text.syntax == PromptSyntax::A1111 || text.layer.from_end == 1);
+  if (together)
+    for (auto& p : parts) p.prompt.insert(p.prompt.end(), p.negative.begin(), p.negative.end());
   if (!out.prompt_embeds) embed(&Part::prompt, out.prompt_embeds, out.pooled_prompt_embeds);
   SF_CHECK(out.pooled_prompt_embeds, name(),
            ": text_encoder_2 must be a CLIPTextModelWithProjection, whose text_embeds the denoiser takes");
   if (guided) {
     out.negative_prompt_embeds = o.negative_prompt_embeds,
     out.negative_pooled_prompt_embeds = o.negative_pooled_prompt_embeds;
-    if (!out.negative_prompt_embeds && zero_negative) {
+    if (together) {
+      auto split = [n](Tensor& both, Tensor& rest) {
+        rest = both.narrow(0, n, both.size(0) - n);
+        both = both.narrow(0, 0, n);
+      };
+      split(out.prompt_embeds, out.negative_prompt_embeds);
+      split(out.pooled_prompt_embeds, out.negative_pooled_prompt_embeds);
+    } else if (!out.negative_prompt_embeds && zero_negative) {
       out.negative_prompt_embeds = zeros_like(out.prompt_embeds),
       out.negative_pooled_prompt_embeds = zeros_like(out.pooled_prompt_embeds);
     } else if (!out.negative_prompt_embeds) {
