@@ -85,6 +85,7 @@ struct Costs {
     views(c.x, c.weight, c.bias, c.residual, c.y);
     cost.flop = double(c.y.numel()) * per_output(c.weight);
   }
+  void of(const NarrowConvForward& n) { of(n.conv); }
   void of(const PreparedConvForward& p) {
     of(p.conv);
     views(p.mean, p.rstd, p.norm_weight, p.norm_bias);
@@ -209,15 +210,15 @@ std::map<const KernelTableBase*, Reader> make_readers() {
   std::map<const KernelTableBase*, Reader> m;
   auto add = [&]<class... Args>(const KernelTable<Args>&... table) { ((m[&table] = read<Args>), ...); };
   add(gemm, linear_gradient, linear_add_kernel, mlp_hidden, mlp_hidden_gradient, gated_linear, scaled_product,
-      conv_forward, prepared_conv_forward, finished_conv_forward, conv_backward_data, conv_backward_weights,
-      attention_forward, attention_backward, batch_norm_forward, batch_norm_backward, group_norm_forward,
-      group_norm_backward, layer_norm_forward, layer_norm_backward, rms_norm_forward, rms_norm_backward,
-      softmax_forward, softmax_backward, glu_forward, glu_backward, scale_rows, copy_kernel, fill_kernel,
-      apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply, sort_kernel,
-      take_kernel, scatter_kernel, put_kernel, positions_kernel, cross_entropy_forward, cross_entropy_backward,
-      block_quantize, block_dequantize, fp8_quantize, fp8_dequantize, layer_norm_fp8_kernel, geglu_fp8_kernel,
-      philox_kernel, philox_chances, philox_categories, philox_shuffle, cat_kernel, remap_kernel, remap_backward_kernel,
-      resample_kernel, adamw_step);
+      conv_forward, narrow_conv_forward, prepared_conv_forward, finished_conv_forward, conv_backward_data,
+      conv_backward_weights, attention_forward, attention_backward, batch_norm_forward, batch_norm_backward,
+      group_norm_forward, group_norm_backward, layer_norm_forward, layer_norm_backward, rms_norm_forward,
+      rms_norm_backward, softmax_forward, softmax_backward, glu_forward, glu_backward, scale_rows, copy_kernel,
+      fill_kernel, apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply,
+      sort_kernel, take_kernel, scatter_kernel, put_kernel, positions_kernel, cross_entropy_forward,
+      cross_entropy_backward, block_quantize, block_dequantize, fp8_quantize, fp8_dequantize, layer_norm_fp8_kernel,
+      geglu_fp8_kernel, philox_kernel, philox_chances, philox_categories, philox_shuffle, cat_kernel, remap_kernel,
+      remap_backward_kernel, resample_kernel, adamw_step);
   auto pointwise = [&](const PointwiseTable& t) {
     m[static_cast<const KernelTable<PointwiseRow>*>(&t)] = read<PointwiseRow>, m[&t.views] = read<PointwiseViews>;
   };

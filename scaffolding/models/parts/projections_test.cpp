@@ -9,6 +9,7 @@
 #include "scaffolding/core/provider.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/models/parts/packed_projections.h"
+#include "scaffolding/nn/half_weights.h"
 #include "scaffolding/nn/quantize.h"
 #include "scaffolding/ops/ops.h"
 
@@ -119,9 +120,10 @@ TEST_F(Projections, AQuantisedLayerKeepsActivationsResidualsAndTexts) {
 // is gone over again.
 TEST_F(Projections, StoredWeightsAreMultipliedAndFinishedInOnePass) {
   const Tensor x = randn({3, 64}), residual = randn({3, 32});
-  for (const char* format : {"nf4", "fp4", "int8", "float8_e4m3fn", "Q8_0", "Q4_0"}) {
+  for (const std::string format : {"nf4", "fp4", "int8", "float8_e4m3fn", "Q8_0", "Q4_0", "float16"}) {
     nn::Linear layer(64, 32);
-    nn::quantize_layer(layer, format, layer.weight, kFloat32);
+    if (format == "float16") nn::put_half(layer, layer.weight.to(kFloat16), kFloat32);
+    else nn::quantize_layer(layer, format, layer.weight, kFloat32);
     ASSERT_EQ(projection_of(layer).kind, Kind::Stored) << format;
     const Tensor product = layer(x);
     for (const ProjectOptions& o : {ProjectOptions{}, {.activation = "gelu"}, {.residual = residual}}) {

@@ -5,13 +5,27 @@
 #include "scaffolding/models/parts/fir_resample.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/models/parts/time_shifts.h"
+#include "scaffolding/nn/half_weights.h"
 #include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/ops/quantize/half_rows.h"
 
 namespace sf::models {
 
 namespace {
+// What keeps a convolution's weight in 16 bits in its place (nn/half_weights.h), where nothing else is to be seen.
+const nn::Conv2dHalf* kept_half(const nn::Conv2d& conv) {
+  auto* half = dynamic_cast<const nn::Conv2dHalf*>(conv.present());
+  return half && !nn::is_watched(conv) && is_plain(*half) ? half : nullptr;
+}
+// What fused convolutions read, which go past the layer's call: its own weight, or that; null where neither is allowed.
+const Tensor* read_weight(const nn::Conv2d& conv) {
+  if (is_plain(conv)) return &conv.weight;
+  auto* half = kept_half(conv);
+  return half ? &half->narrow : nullptr;
+}
+
 // No other tensor sees these bytes.
 bool is_sole_owner(const Tensor& t) { return t.storage() && t.impl()->refs == 1 && t.storage()->refs == 1; }
 
@@ -20,17 +34,19 @@ constexpr size_t kLargePicture = size_t(16) << 20;  // bytes from which it pays 
 // conv(x) of a 1x1 convolution to no more channels, in the bytes of x: of a band of pixels at a time, whose results lie
 // where pixels were read before. Not on CUDA, where a band is a launch and a copy.
 bool shrink_in_place(const nn::Conv2d& conv, Tensor& x) {
-  const int64_t in = x.size(1), out = conv.weight.size(0), pixels = in ? x.numel() / in : 0, band = 16384;
-  if (x.device().is_cuda() || autograd::any_requires_grad({x, conv.weight, conv.bias}) || x.nbytes() < kLargePicture ||
-      out > in || conv.weight.numel() != out * in || autocast::active() ||
-      !x.is_contiguous(MemoryFormat::ChannelsLast) || !is_sole_owner(x))
+  const Tensor* there = read_weight(conv);
+  if (!there) return false;
+  const int64_t in = x.size(1), out = there->size(0), pixels = in ? x.numel() / in : 0, band = 16384;
+  if (x.device().is_cuda() || autograd::any_requires_grad({x, *there, conv.bias}) || x.nbytes() < kLargePicture ||
+      out > in || there->numel() != out * in || autocast::active() || !x.is_contiguous(MemoryFormat::ChannelsLast) ||
+      !is_sole_owner(x))
     return false;
   const Tensor read = Tensor::strided(x.storage(), {pixels, in}, {in, 1}, x.storage_offset(), x.dtype()),
-               weight = conv.weight.reshape({out, in});
+               weight = there->reshape({out, in});
   Tensor write = Tensor::strided(x.storage(), {pixels, out}, {out, 1}, x.storage_offset(), x.dtype());
   for (int64_t p = 0; p < pixels; p += band) {
     const int64_t n = std::min(band, pixels - p);
-    write.narrow(0, p, n).copy_(linear(read.narrow(0, p, n), weight, conv.bias));
+    write.narrow(0, p, n).copy_(linear_half(read.narrow(0, p, n), weight, conv.bias));
   }
   const Shape sizes{x.size(0), out, x.size(2), x.size(3)};
   x = Tensor::strided(x.storage(), sizes, {out * sizes[2] * sizes[3], 1, out * sizes[3], out}, x.storage_offset(),
@@ -53,6 +69,10 @@ Tensor norm_silu_conv(const nn::GroupNorm& norm, const nn::Conv2d& conv, const T
     }
     return group_norm_silu_conv2d(x, norm.num_groups, norm.weight, norm.bias, conv.weight, conv.bias, added, norm.eps);
   }
+  if (auto* half = kept_half(conv); half && is_plain(norm))
+    if (const Tensor y = group_norm_silu_narrow_conv2d(x, norm.num_groups, norm.weight, norm.bias, half->narrow,
+                                                       half->bias, residual, norm.eps))
+      return y;
   Tensor y = conv(norm_silu(norm, x));
   return residual ? y + residual : y;
 }
@@ -92,8 +112,7 @@ Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
     t = time_of(shifts, temb, input.size(0));
     h = norm_silu_conv(norm1, conv1, input, scale_shift ? Tensor() : t);
   }
-  if (conv_shortcut && (!is_plain(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input)))
-    input = (*conv_shortcut)(input);
+  if (conv_shortcut && !shrink_in_place(*conv_shortcut, input)) input = (*conv_shortcut)(input);
   return second_half(h, std::move(input), t);
 }
 
@@ -152,10 +171,10 @@ Tensor ResnetBlock2D::second_half(const Tensor& first, Tensor shortcut, const Te
     }
     h = shortcut + conv2(dropout(h));
   } else {
-    const bool in_place = is_sole_owner(shortcut) && shortcut.nbytes() >= kLargePicture && is_plain(conv2) &&
-                          is_plain(norm2) &&
-                          group_norm_silu_conv2d_into(shortcut, h, norm2.num_groups, norm2.weight, norm2.bias,
-                                                      conv2.weight, conv2.bias, norm2.eps);
+    const Tensor* weight = read_weight(conv2);
+    const bool in_place = weight && is_sole_owner(shortcut) && shortcut.nbytes() >= kLargePicture && is_plain(norm2) &&
+                          group_norm_silu_conv2d_into(shortcut, h, norm2.num_groups, norm2.weight, norm2.bias, *weight,
+                                                      conv2.bias, norm2.eps);
     h = in_place ? shortcut : norm_silu_conv(norm2, conv2, h, shortcut);
   }
   return output_scale_factor == 1 ? h : h / output_scale_factor;
@@ -174,6 +193,8 @@ Tensor Upsample2D::resize(const Tensor& x, const std::optional<Shape>& output_si
   const nn::WeightsHere here(*this);
   const bool doubles = !output_size || *output_size == Shape{2 * x.size(2), 2 * x.size(3)};
   if (doubles && is_plain(conv)) return upsample_conv2d(x, conv.weight, conv.bias);
+  if (auto* half = doubles ? kept_half(conv) : nullptr)
+    if (const Tensor y = upsample_narrow_conv2d(x, half->narrow, half->bias)) return y;
   return conv(output_size ? interpolate(x, output_size) : interpolate(x, {}, Floats{2, 2}));
 }
 

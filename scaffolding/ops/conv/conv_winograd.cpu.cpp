@@ -86,7 +86,13 @@ static void forward_prepared(const PreparedConvForward& p) {
     fold_norm(p, folded, folded + x.batch * x.channels);
     prepared.gain = folded, prepared.offset = folded + x.batch * x.channels;
   }
-  convolve(x, filter_of<float>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]}, &prepared);
+  auto run = [&](auto tag) {
+    using W = typename decltype(tag)::type;
+    convolve(x, filter_of<W>(f.weight, false, {0, 1, 0}), y, {f.shape.padding[0], f.shape.padding[1]}, &prepared);
+  };
+  if (f.weight.dtype == kFloat16) run(type_tag<Half>{});
+  else if (f.weight.dtype == kBFloat16) run(type_tag<BFloat16>{});
+  else run(type_tag<float>{});
 }
 
 // Numbers from pixel to pixel of channels-last memory, of which a tensor may be some channels.

@@ -29,7 +29,7 @@ struct ConvForward {
 
 // A convolution whose input is prepared on the way, so that it is never in memory as a whole: conv.x[N, C, H, W] is
 // read as silu(group_norm(x)) where mean is given, and each of its pixels `repeat` times in either direction. All
-// activations are channels-last. Providers are for cases worth it.
+// activations are channels-last; the weight may be one of NarrowConvForward's. Providers are for cases worth it.
 struct PreparedConvForward {
   ConvForward conv;
   int64_t repeat = 1, groups = 1;

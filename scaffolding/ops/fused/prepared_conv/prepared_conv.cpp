@@ -133,6 +133,37 @@ bool group_norm_silu_conv2d_into(Tensor& residual, const Tensor& input, int64_t 
                     bias ? contiguous(bias) : bias, residual, eps, sizes, 1);
 }
 
+namespace {
+bool takes_narrow(const Tensor& input, const Tensor& weight) {
+  return !autocast::active() && input.ndim() == 4 && input.dtype() == kFloat32 && weight.size(1) == input.size(1) &&
+         weight.size(2) == 3 && weight.size(3) == 3;
+}
+}  // namespace
+
+Tensor group_norm_silu_narrow_conv2d(const Tensor& input, int64_t num_groups, const Tensor& norm_weight,
+                                     const Tensor& norm_bias, const Tensor& weight, const Tensor& bias,
+                                     const Tensor& residual, double eps) {
+  if (!takes_narrow(input, weight)) return {};
+  const Shape sizes{input.size(0), weight.size(0), input.size(2), input.size(3)};
+  const bool shifts = is_shift(residual, sizes);
+  if (residual && residual.shape() != sizes && !shifts) return {};
+  Tensor y;
+  const bool done = run_normed(y, input, num_groups, contiguous(norm_weight), contiguous(norm_bias), weight,
+                               bias ? contiguous(bias) : bias, shifts ? contiguous(residual) : residual, eps, sizes, 1);
+  return done ? y : Tensor();
+}
+
+Tensor upsample_narrow_conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if (!takes_narrow(input, weight) || autograd::any_requires_grad({input, weight, bias})) return {};
+  const Shape sizes{input.size(0), weight.size(0), 2 * input.size(2), 2 * input.size(3)};
+  PreparedConvForward p{.repeat = 2};
+  Tensor y;
+  const Tensor b = bias ? contiguous(bias) : bias;
+  if (!prepare(p, input, weight, b, {}, sizes, 1, y) || !has_kernel(p, input.device())) return {};
+  prepared_conv_forward.find(input.device(), p)(p);
+  return y;
+}
+
 Tensor upsample_conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t padding) {
   auto composed = [&] { return conv2d(interpolate(input, {}, Floats{2, 2}), weight, bias, {1}, padding); };
   if (autocast::active()) return composed();

@@ -1,6 +1,7 @@
 #include "scaffolding/ops/fused/prepared_conv/prepared_conv.h"
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/ops.h"
 
@@ -75,6 +76,19 @@ TEST(PreparedConv, kernels_equal_the_compositions) {
               1e-5);
     EXPECT_TRUE(group_norm_silu_conv2d(x, 8, nw, nb, w, b, residual, 1e-6, p.padding)
                     .is_contiguous(MemoryFormat::ChannelsLast));
+    // A weight that stays in 16 bits: where there is a kernel, what the widened one gives.
+    if (p.padding != 1) continue;
+    for (DType dtype : {kFloat16, kBFloat16}) {
+      const Tensor narrow = w.to(dtype), wide = narrow.to(kFloat32);
+      for (const Tensor& added : {residual, shift, Tensor()})
+        if (const Tensor y = group_norm_silu_narrow_conv2d(x, 8, nw, nb, narrow, b, added, 1e-6))
+          EXPECT_EQ(difference(y, group_norm_silu_conv2d(x, 8, nw, nb, wide, b, added, 1e-6)), 0);
+      if (const Tensor y = upsample_narrow_conv2d(x, narrow, b))
+        EXPECT_EQ(difference(y, upsample_conv2d(x, wide, b)), 0);
+      Tensor sum = residual.clone();
+      if (group_norm_silu_conv2d_into(sum, x, 8, nw, nb, narrow, b, 1e-6))
+        EXPECT_LT(difference(sum, group_norm_silu_conv2d(x, 8, nw, nb, wide, b, residual, 1e-6)), 1e-5);
+    }
   }
 }
 
