@@ -4,6 +4,9 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/nn/embedding.h"
+#include "scaffolding/nn/linear.h"
+#include "scaffolding/nn/norm.h"
 #include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"

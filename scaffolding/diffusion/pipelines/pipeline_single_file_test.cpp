@@ -4,6 +4,7 @@
 #include "scaffolding/diffusion/pipelines/stable_diffusion/test_pipeline.h"
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
 #include "scaffolding/tokenizers/pretrained.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "scaffolding/core/printing.h"
 #include "scaffolding/ops/conv/conv.h"
 #include "scaffolding/ops/ops.h"
 

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/quantize/half_rows.h"
 
+#include "scaffolding/core/printing.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/ops.h"
 
@@ -19,7 +20,7 @@ SF_OP_TEST(linear_half) {
 TEST(LinearHalf, ComputesWithTheWeightsNumbers) {
   for (DType dtype : {kFloat16, kBFloat16})
     for (int64_t rows : {1, 5, 70}) {
-      const Tensor x = randn({rows, 700}, kFloat32), w = randn({37, 700}).to(dtype), bias = randn({37});
+      const Tensor x = randn({rows, 700}), w = randn({37, 700}).to(dtype), bias = randn({37});
       const Tensor want = linear(x.to(kFloat64), w.to(kFloat64), bias.to(kFloat64));
       EXPECT_LT(amax(abs(linear_half(x, w, bias).to(kFloat64) - want)).item<double>(), 2e-4) << dtype << ' ' << rows;
     }
