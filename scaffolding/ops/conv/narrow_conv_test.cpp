@@ -9,16 +9,16 @@
 namespace sf {
 namespace {
 
-double difference(const Tensor& a, const Tensor& b) {
+double narrow_apart(const Tensor& a, const Tensor& b) {
   return amax(abs(a.to(kFloat64) - b.to(kFloat64))).item<double>();
 }
 
-struct Case {
+struct NarrowCase {
   Shape x, weight;
   int64_t stride, padding;
   bool taken = true;
 };
-const Case kCases[] = {
+const NarrowCase kNarrowCases[] = {
     {{2, 64, 2, 2}, {96, 64, 3, 3}, 1, 1},  // few pixels
     {{1, 40, 5, 7}, {33, 40, 3, 3}, 1, 1},  // channels that fill no strip
     {{1, 70, 9, 9}, {17, 70, 3, 3}, 2, 1},  // a stride
@@ -33,7 +33,7 @@ const Case kCases[] = {
 TEST(NarrowConv, EqualsTheWidenedWeight) {
   for (DType dtype : {kFloat16, kBFloat16})
     for (bool last : {false, true})
-      for (const Case& c : kCases) {
+      for (const NarrowCase& c : kNarrowCases) {
         Tensor x = randn(c.x);
         if (last) x = x.contiguous(MemoryFormat::ChannelsLast);
         const Tensor w = (randn(c.weight) * 0.1).to(dtype), bias = randn({c.weight[0]});
@@ -48,7 +48,7 @@ TEST(NarrowConv, EqualsTheWidenedWeight) {
         ASSERT_TRUE(y) << c.x;
         const Tensor want = conv_output(x.to(kFloat64), w.to(kFloat64), bias.to(kFloat64), shape);
         EXPECT_EQ(y.shape(), want.shape());
-        EXPECT_LT(difference(y, want), 1e-4) << c.x << ' ' << c.weight << ' ' << dtype << ' ' << last;
+        EXPECT_LT(narrow_apart(y, want), 1e-4) << c.x << ' ' << c.weight << ' ' << dtype << ' ' << last;
       }
 }
 
