@@ -5,9 +5,9 @@
 
 namespace sf {
 
-// codes[r, k] of x[r, k] (float32, bfloat16 or float16): a row's largest magnitude, most[r], is 127, the rest is rounded
-// to the nearest, half to even, to the bits of int8_codes.h. measure: most is made, else given; one of all rows then.
-// Where it is not finite, codes are 0: 0 times that is NaN, and so is what a product makes of it.
+// codes[r, k] of x[r, k] (float32, bfloat16 or float16): a row's largest magnitude, most[r], is 127, the rest is
+// rounded to the nearest, half to even, to the bits of int8_codes.h. measure: most is made, else given; one of all rows
+// then. Where it is not finite, codes are 0: 0 times that is NaN, and so is what a product makes of it.
 struct Int8Quantize {
   TensorView x, codes, most;
   bool measure = true;

@@ -1,6 +1,6 @@
-// Codes of four and eight bits on CUDA. Dequantising: a warp loads 512 bytes of NF4 or FP4 codes, 16 to a lane, and hands the
-// words on by shuffles so that its lanes store neighbouring elements, 16 bytes each; the sixteen numbers lie in shared
-// memory, in sixteen banks. The magnitudes of blocks are dequantised on the way.
+// Codes of four and eight bits on CUDA. Dequantising: a warp loads 512 bytes of NF4 or FP4 codes, 16 to a lane, and
+// hands the words on by shuffles so that its lanes store neighbouring elements, 16 bytes each; the sixteen numbers lie
+// in shared memory, in sixteen banks. The magnitudes of blocks are dequantised on the way.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/quantize/block_scales.cuh"

@@ -72,8 +72,8 @@ void decode_numbers(const char* op, Device device, const Weight<D>& w, int64_t f
 }
 
 // ---- Few rows: a warp makes two columns of c, reading their rows of the weight 512 numbers at a time, the next ones
-// on their way while these are multiplied. Activations are floats in shared memory, some numbers of each row at once, in
-// sixteens that lie 20 apart: lanes then read them from different banks.
+// on their way while these are multiplied. Activations are floats in shared memory, some numbers of each row at once,
+// in sixteens that lie 20 apart: lanes then read them from different banks.
 
 inline constexpr int kStep = 16 * kWarp, kSpread = 20, kActivations = 8192;
 

@@ -47,8 +47,8 @@ template <class D> constexpr int staged_bytes(int numbers) {
   return ((numbers + D::kBlock - 1) / D::kBlock * D::kBytes + 16 + 4 + 15) / 16 * 16;
 }
 
-// Of the warp: `count` bytes from `from` on of a weight of `total` bytes at data, which is 16-byte aligned, on their way
-// to `to` in dynamic shared memory. They are there when the copies were waited for. Returns the place of the first one.
+// Of the warp: `count` bytes from `from` on of a weight of `total` bytes at data, which is 16-byte aligned, on their
+// way to `to` in dynamic shared memory, where they are when the copies were waited for. Returns the first one's place.
 __device__ inline int stage(const uint8_t* data, int64_t total, int64_t from, int count, unsigned char* to) {
   const int64_t start = from / 16 * 16;
   const int past = int(from - start) + count;
