@@ -179,6 +179,35 @@ def dequantize_fp8(lib, rows, cols):
     return Work([lambda: lib.dequantize_fp8(q, scale, lib.bfloat16)], moved=3 * rows * cols)
 
 
+def dequantize_gguf(lib, rows, cols):
+    blocks = lib.quantize_gguf(lib.randn(rows, cols), "Q4_K").to("cuda")
+    return Work(
+        [lambda: lib.dequantize_gguf(blocks, "Q4_K", (rows, cols), lib.bfloat16)], moved=(2 + 144 / 256) * rows * cols
+    )
+
+
+def linear_gguf(lib, rows, n):
+    """So many weights that no cache holds them."""
+    weights = [lib.quantize_gguf(lib.randn(n, n), "Q4_K").to("cuda") for _ in range(4)]
+    x = bf16(lib, rows, n)
+    return Work(
+        [lambda w=w: lib.linear_gguf(x, w, None, "Q4_K") for w in weights],
+        flop=2 * rows * n * n,
+        moved=144 / 256 * n * n + 4 * rows * n,
+    )
+
+
+def linear_int8(lib, rows, n):
+    codes, most = lib.quantize_int8(lib.randn(n, n, device="cuda"))
+    x = bf16(lib, rows, n)
+    return Work(
+        [lambda: lib.linear_int8(x, codes, most, dynamic=True)] * 4,
+        flop=2 * rows * n * n,
+        moved=n * n + 4 * rows * n,
+        tensor_rate=2,
+    )
+
+
 def dequantize_nf4(lib, rows, cols):
     """With the magnitudes of blocks in eight bits."""
     codes, absmax = lib.quantize_nf4(lib.randn(rows, cols, device="cuda"))

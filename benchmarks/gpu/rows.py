@@ -152,4 +152,16 @@ ROWS |= {
     "dequantize_nf4 [8192,8192]": Row(
         operators.dequantize_nf4, (8192, 8192), (32, 32), rate="TB/s", unit="us", **quantised
     ),
+    "dequantize_gguf Q4_K [8192,8192]": Row(
+        operators.dequantize_gguf, (8192, 8192), (32, 256), rate="TB/s", unit="us", **quantised
+    ),
+    "linear_int8 4096, int8 activations": Row(
+        operators.linear_int8, (4096, 4096), (20, 32), rate="TFLOP/s", **quantised
+    ),
+}
+ROWS |= {
+    f"linear_gguf Q4_K {rows} x 8192": Row(
+        operators.linear_gguf, (rows, 8192), (min(rows, 20), 256), rate=rate, unit="us", **quantised
+    )
+    for rows, rate in ((1, "TB/s"), (8, "TB/s"), (16, "TB/s"), (128, "TFLOP/s"), (2048, "TFLOP/s"))
 }

@@ -48,6 +48,8 @@ double read(const void* p, cudaDataType_t t, int64_t i) {
   switch (t) {
     case CUDA_R_64F: return static_cast<const double*>(p)[i];
     case CUDA_R_32F: return double(static_cast<const float*>(p)[i]);
+    case CUDA_R_8I: return double(static_cast<const int8_t*>(p)[i]);
+    case CUDA_R_32I: return double(static_cast<const int32_t*>(p)[i]);
     case CUDA_R_16F: return double(sf::to_float(static_cast<const sf::Half*>(p)[i]));
     case CUDA_R_8F_E4M3: return double(sf::to_float(static_cast<const sf::Float8E4M3*>(p)[i]));
     case CUDA_R_8F_E5M2: return double(sf::to_float(static_cast<const sf::Float8E5M2*>(p)[i]));
@@ -58,6 +60,7 @@ void write(void* p, cudaDataType_t t, int64_t i, double x) {
   switch (t) {
     case CUDA_R_64F: static_cast<double*>(p)[i] = x; return;
     case CUDA_R_32F: static_cast<float*>(p)[i] = float(x); return;
+    case CUDA_R_32I: static_cast<int32_t*>(p)[i] = int32_t(uint32_t(int64_t(x))); return;
     case CUDA_R_16F: static_cast<sf::Half*>(p)[i] = sf::to_half(float(x)); return;
     default: static_cast<sf::BFloat16*>(p)[i] = sf::to_bfloat16(float(x)); return;
   }
@@ -184,6 +187,16 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
     if (s.epilogue == CUBLASLT_EPILOGUE_BIAS && s.type_of_bias(d.type) != bias) return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
   }
+  // "Regular data ordering" of IMMA kernels: TN alone, m, k and leading dimensions multiples of 4, no epilogue; scales
+  // of int32 with a result of int32.
+  if (a.type == CUDA_R_8I || b.type == CUDA_R_8I) {
+    const bool types = a.type == b.type && d.type == CUDA_R_32I && s.scale == CUDA_R_32I;
+    const bool fours = d.rows % 4 == 0 && a.rows % 4 == 0 && a.ld % 4 == 0 && b.ld % 4 == 0 && d.ld % 4 == 0;
+    const bool plain = s.epilogue == CUBLASLT_EPILOGUE_DEFAULT && !s.scale_a && !s.scale_b;
+    return types && fours && plain && ta && !tb && s.compute == CUBLAS_COMPUTE_32I ? CUBLAS_STATUS_SUCCESS
+                                                                                   : CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (s.compute == CUBLAS_COMPUTE_32I || s.scale == CUDA_R_32I) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (s.scale_a || s.scale_b || (s.bias_type >= 0 && s.bias_type != d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (s.epilogue == CUBLASLT_EPILOGUE_BGRADB || s.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
     if (!s.bias) return CUBLAS_STATUS_INVALID_VALUE;
@@ -316,6 +329,7 @@ SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   if ((g_refusals & kEpilogues) && s->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_INVALID_VALUE;
   bool short_floats = a->type == CUDA_R_8F_E4M3 || a->type == CUDA_R_8F_E5M2;
   if (short_floats && (p->alignment[0] < 16 || p->alignment[1] < 16)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (a->type == CUDA_R_8I && (p->alignment[0] < 4 || p->alignment[1] < 4)) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *found < wanted && *found < kAlgorithms; ++*found) {
     result[*found] = {};
     for (int i = 0; i < 4; ++i) result[*found].algo.data[i] = p->alignment[i];
@@ -360,6 +374,7 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
     return CUBLAS_STATUS_NOT_SUPPORTED;
   ++g_runs[algo->data[4]];
   auto number = [&](const void* p) {
+    if (s->scale == CUDA_R_32I) return double(*static_cast<const int32_t*>(p));
     return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p));
   };
   sf_cuda_emulator_queue(

@@ -71,6 +71,8 @@ cudaDataType_t cuda_type(DType t) {
     case kFloat64: return CUDA_R_64F;
     case kFloat8E4M3: return CUDA_R_8F_E4M3;
     case kFloat8E5M2: return CUDA_R_8F_E5M2;
+    case kInt8: return CUDA_R_8I;
+    case kInt32: return CUDA_R_32I;
     default: return CUDA_R_32F;
   }
 }

@@ -27,6 +27,6 @@ struct CublasLt {
 const CublasLt& cublaslt();                    // RuntimeError naming the library and where it was looked for
 cublasLtHandle_t cublaslt_handle(int device);  // made on first use, for the process
 void check_cublas(cublasStatus_t status, const char* op);  // RuntimeError "<op>: cuBLASLt: ..."
-cudaDataType_t cuda_type(DType t);                         // of a floating dtype
+cudaDataType_t cuda_type(DType t);                         // of a floating dtype, int8 or int32
 
 }  // namespace sf::cuda

@@ -15,6 +15,13 @@
 
 namespace sf::cuda {
 
+TensorView batch_of_one(TensorView t) {
+  t.ndim = 3;
+  for (int i = 2; i > 0; --i) t.sizes[i] = t.sizes[i - 1], t.strides[i] = t.strides[i - 1];
+  t.sizes[0] = 1, t.strides[0] = 0;
+  return t;
+}
+
 std::optional<Columns> columns_of(const TensorView& x) {
   int64_t r = x.sizes[1], c = x.sizes[2], batch = x.sizes[0] > 1 ? x.strides[0] : 0;
   int64_t along_c = r > 1 ? x.strides[1] : c, along_r = c > 1 ? x.strides[2] : r;
@@ -144,11 +151,16 @@ void choose(const Product& p, Plan& plan, const std::vector<Algorithm>& found) {
 }
 
 void fill(const Product& p, Plan& plan) {
-  const bool wide = p.first_type == kFloat64;
+  const bool wide = p.first_type == kFloat64, whole = p.first_type == kInt8;
   cublasComputeType_t compute = wide                                 ? CUBLAS_COMPUTE_64F
+                                : whole                              ? CUBLAS_COMPUTE_32I
                                 : p.first_type == kFloat32 && p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                      : CUBLAS_COMPUTE_32F;
-  check_cublas(cublaslt().desc_create(&plan.desc, compute, wide ? CUDA_R_64F : CUDA_R_32F), "matmul");
+  check_cublas(cublaslt().desc_create(&plan.desc, compute,
+                                      wide    ? CUDA_R_64F
+                                      : whole ? CUDA_R_32I
+                                              : CUDA_R_32F),
+               "matmul");
   // Memory by columns holds b^T when b is dense along n, and so for a: what is wanted are b^T and a^T.
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, p.first.as_written ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, p.second.as_written ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -213,7 +225,9 @@ bool Product::run(double alpha, double beta) const {
   set_pointers(*this, plan.desc);
   float alpha32 = float(alpha), beta32 = float(beta);
   const void *a = &alpha32, *b = &beta32;
+  const int32_t alpha_whole = int32_t(alpha), beta_whole = int32_t(beta);
   if (first_type == kFloat64) a = &alpha, b = &beta;
+  if (first_type == kInt8) a = &alpha_whole, b = &beta_whole;
   void* c = const_cast<void*>(result.data);
   cudaStream_t stream = Stream::current(device.index).handle;
   auto queue = [&](const Algorithm& algorithm, void* d) {

@@ -16,6 +16,7 @@ struct Columns {
   int64_t rows = 0, cols = 0, ld = 0, batch_stride = 0;
   bool as_written = false;  // the columns are X's own, else its rows: then this is X^T
 };
+TensorView batch_of_one(TensorView t);                   // [m, n] as [1, m, n]
 std::optional<Columns> columns_of(const TensorView& x);  // x[batch, r, c]; none without a dimension of stride 1
 
 struct ProductEpilogue {
@@ -42,6 +43,7 @@ struct Product {
   const void* addend = nullptr;  // what beta multiplies, laid out as c; null: c itself
 
   bool exists() const;  // whether cuBLASLt has an algorithm for it
+  // Of int8 operands the sums are int32, alpha and beta whole numbers.
   // c = epilogue(alpha * product + beta * addend) on the current stream. False when there is no algorithm:
   // nothing is done then.
   bool run(double alpha, double beta) const;

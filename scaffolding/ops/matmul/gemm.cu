@@ -2,8 +2,8 @@
 // take (whole numbers, k = 0). Tiles of 64 x 64 in shared memory, 4 x 4 sums a thread; no tensor cores. And the pass
 // after a product of cuBLASLt.
 #include "scaffolding/backend/cuda/launch.cuh"
-#include "scaffolding/backend/cuda/math.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
+#include "scaffolding/ops/matmul/activate.cuh"
 #include "scaffolding/ops/matmul/gemm_finish.h"
 
 namespace sf::cuda {
@@ -11,18 +11,6 @@ namespace {
 
 constexpr int kTile = 64, kDepth = 16, kSide = 4;  // kThreads = (kTile / kSide)^2
 static_assert(kThreads == (kTile / kSide) * (kTile / kSide));
-
-template <class A> __device__ A activate(Activation act, A x) {
-  switch (act) {
-    case Activation::Relu: return x < A(0) ? A(0) : x;  // a NaN comes through
-    case Activation::GeluErf: return A(0.5) * x * (A(1) + erf_of(x * A(0.70710678118654752)));
-    case Activation::GeluTanh:
-      return A(0.5) * x * (A(1) + tanh_of(A(0.79788456080286536) * (x + A(0.044715) * x * x * x)));
-    case Activation::Silu: return x / (A(1) + exp_of(-x));
-    case Activation::QuickGelu: return x / (A(1) + exp_of(A(-1.702) * x));
-    default: return x;
-  }
-}
 
 // A [batch, m, n] matrix in memory whose floating dtype is known at run time.
 struct Place {

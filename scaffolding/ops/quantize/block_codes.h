@@ -15,9 +15,9 @@ struct BlockCodes {
 
 std::tuple<Tensor, Tensor> quantize_blocks(const char* op, const Tensor& input, BlockFormat format, int64_t block);
 Tensor dequantize_blocks(const char* op, const BlockCodes& w, const Shape& size, DType dtype);
-// activation(linear(input, W, bias) + residual) with W [out_features, K] in codes of four bits. On the CPU codes are
-// decoded while they are multiplied, with sums in float32; elsewhere W is made for the call. The gradient goes to input
-// and bias.
+// activation(linear(input, W, bias) + residual) with W [out_features, K] in codes of four bits, which are decoded while
+// they are multiplied, with sums in float32; on CUDA where K is no multiple of 16, W is made for the call. The gradient
+// goes to input and bias.
 Tensor linear_of_blocks(const char* op, const Tensor& input, const BlockCodes& w, const Tensor& bias,
                         int64_t out_features, const ProductEnd& end = {});
 

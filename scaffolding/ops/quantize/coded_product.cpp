@@ -1,5 +1,4 @@
 #include "scaffolding/autograd/tape.h"
-#include "scaffolding/backend/meta_memory.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/fused/linear_add/linear_add.h"
@@ -35,8 +34,7 @@ Tensor linear_of_codes(const char* op, const Tensor& input, const Tensor& bias, 
   Tensor y;
   {
     autograd::NoGrad off;
-    const Device place = MetaMemory::kernels_of(input.device());
-    if (input.numel() > 0 && n > 0 && input.dtype() != kFloat64 && (place.is_cpu() || place.is_meta())) {
+    if (input.numel() > 0 && n > 0 && input.dtype() != kFloat64) {
       y = empty(out, input.dtype(), input.device());
       const Tensor x = contiguous(input).view({rows, k}), c = y.view({rows, n});
       Tensor b = bias && bias.dtype() != kFloat32 ? to_dtype(bias, input.dtype()) : bias, r;

@@ -10,9 +10,11 @@
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/conv/conv.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/int_mm/int_mm.h"
 #include "scaffolding/ops/int_mm/kernel.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/int8_codes.h"
+#include "scaffolding/ops/quantize/int8_kernel.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -23,6 +25,8 @@ namespace {
 // Bytes of laid out rows: they stay in a cache until they are multiplied. With fewer, packing the weight for each lot
 // of rows counts.
 constexpr int64_t kRowBytes = 2 << 20;
+// And on CUDA, with their sums: as many as fill it.
+constexpr int64_t kDeviceBytes = 64 << 20;
 
 struct Int8Conv {
   int64_t channels, height, width;  // of a sample
@@ -99,9 +103,39 @@ void scale_to(const int32_t* sums, int64_t rows, int64_t n, float row, const flo
   });
 }
 
+// The same on CUDA, where int8_unfold knows what is padded.
+void convolve_on_device(const char* op, const Tensor& x, const Tensor& weight, const Tensor& column, const Tensor& bias,
+                        const Int8Conv& c, const Tensor& out) {
+  const bool wide = x.dtype() == kFloat64;
+  const Tensor numbers = contiguous(permute(wide ? to_dtype(x, kFloat32) : x, {0, 2, 3, 1})).view({1, x.numel()});
+  const Tensor most = to_dtype(amax(abs(numbers)), kFloat32).view({1}), row = most * double(float(kInt8Unit));
+  const Tensor codes = empty({c.height, c.width, c.channels}, kInt8, x.device()), flat = codes.view({1, x.numel()});
+  call_int8(op, int8_quantize, Int8Quantize{numbers, flat, most, false}, x.device());
+  const int64_t k = c.row(), n = c.out_channels, pixels = c.pixels(),
+                lot = std::min(pixels, std::max<int64_t>(64, kDeviceBytes / (k + 4 * n)));
+  const Tensor all = c.pointwise() ? codes.view({pixels, k}) : empty({lot, k}, kInt8, x.device());
+  const Tensor y = wide ? empty({pixels, n}, kFloat32, x.device()) : out;
+  for (int64_t p = 0; p < pixels; p += lot) {
+    const int64_t count = std::min(lot, pixels - p);
+    const Tensor rows = all.narrow(0, c.pointwise() ? p : 0, count);
+    if (!c.pointwise()) {
+      Int8Unfold u{codes, rows, {c.kh, c.kw}, {}, {}, {}, c.out_w, p};
+      for (int i = 0; i < 2; ++i)
+        u.stride[i] = c.shape.stride[i], u.padding[i] = c.shape.padding[i], u.dilation[i] = c.shape.dilation[i];
+      call_int8(op, int8_unfold, u, x.device());
+    }
+    const Tensor sums = int_mm(rows, weight.t()), to = y.narrow(0, p, count);
+    Int8Scale s{sums, row, column, {}, to};
+    if (bias) s.bias = bias;
+    call_int8(op, int8_scale, s, x.device());
+  }
+  if (wide) out.narrow(0, 0, pixels).copy_(y);
+}
+
 // x[1, C, H, W] to out[pixels, O] of any floating dtype. weight[O, KH KW C].
 void convolve_sample(const char* op, const Tensor& x, const Tensor& weight, const Tensor& column, const Tensor& bias,
                      const Int8Conv& c, const Tensor& out) {
+  if (x.device().is_cuda()) return convolve_on_device(op, x, weight, column, bias, c, out);
   const Tensor numbers = contiguous(permute(to_dtype(x, kFloat32), {0, 2, 3, 1}));
   const Tensor codes = empty({c.padded_h() * c.padded_w(), c.channels}, kInt8, x.device());
   const int64_t k = c.row(), n = c.out_channels, pixels = c.pixels(),
@@ -175,8 +209,6 @@ Tensor conv2d_int8(const Tensor& input, const Tensor& weight, const Tensor& scal
   SF_CHECK(input.ndim() == 4 || input.ndim() == 3, op, ": needs input [N, C, H, W] or [C, H, W], got ", input.shape());
   if (input.ndim() == 3)
     return conv2d_int8(input.unsqueeze(0), weight, scale, bias, stride, padding, dilation, unit).squeeze(0);
-  SF_CHECK_AS(NotSupported, input.device().is_cpu() || input.device().is_meta(), op,
-              ": is computed on the CPU, got input on ", input.device());
   autograd::refuse_gradient("conv2d_int8: a weight in int8", {scale});
   Int8Conv c{input.size(1), input.size(2), input.size(3), weight.size(1), weight.size(2), 0, 0, weight.size(0), {}};
   SF_CHECK(c.channels == weight.size(3), op, ": weight ", weight.shape(), " wants ", weight.size(3),
@@ -225,6 +257,6 @@ SF_OP(dequantize_conv_int8, "weight, scale, dtype=None, unit=0.00787401571869850
     .no_gradient();
 SF_OP(conv2d_int8, "input, weight, scale, bias=None, stride=1, padding=0, dilation=1, unit=0.007874015718698502")
     .doc("conv2d with a frozen weight [O, KH, KW, C] in int8; samples become int8 too, with exact sums.")
-    .kernels(int_mm_kernel, conv_backward_data);
+    .kernels(int8_quantize, int8_unfold, int_mm_kernel, int8_scale, conv_backward_data);
 
 }  // namespace sf

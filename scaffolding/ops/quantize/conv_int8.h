@@ -9,7 +9,7 @@ namespace sf {
 // channel, [O], or [] of all) times unit, as dequantize_int8 has it. Each sample becomes int8 too, its largest
 // magnitude 127; sums are exact integers, and only then come scales and bias in float32: every instruction set gives
 // the same bits. Zeros are padded. The result is channels-last. The gradient goes to input and bias, through the
-// dequantised W. On the CPU.
+// dequantised W. On CUDA a sample with a number that is not finite gives NaN, on the CPU it is an error.
 Tensor conv2d_int8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias = {},
                    const Shape& stride = {1}, const Shape& padding = {0}, const Shape& dilation = {1},
                    double unit = kInt8Unit);

@@ -22,8 +22,8 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
                  const Tensor& bias = {}, std::optional<DType> out_dtype = {});
 
 // linear(input, W, bias) with a frozen W [N, K] = weight * scale, scale [] or [N, 1]; the gradient goes to input and
-// bias. W is made in input's dtype for each call or, with dynamic, input is quantised too (float8_e4m3fn, by rows where
-// the weight is) and scaled_mm multiplies.
+// bias. W is decoded while it is multiplied or, with dynamic, input is quantised too (float8_e4m3fn, by rows where the
+// weight is) and scaled_mm multiplies.
 Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias = {},
                   bool dynamic = false);
 

@@ -15,7 +15,7 @@ Tensor dequantize_gguf(const Tensor& input, const std::string& format, const Sha
                        std::optional<DType> dtype = {});
 
 // activation(linear(input, W, bias) + residual) with W [N, K] in rows of blocks: weight uint8 [N, K / block * bytes].
-// Blocks are decoded while they are multiplied: on the CPU no whole W is made, nor kept. The weight does not learn: the
+// Blocks are decoded while they are multiplied: no whole W is made, nor kept. The weight does not learn: the
 // gradient goes to input, bias and residual, through the decoded W. activation: none, relu, gelu, gelu_tanh, silu or
 // quick_gelu.
 Tensor linear_gguf(const Tensor& input, const Tensor& weight, const Tensor& bias, const std::string& format,

@@ -14,11 +14,16 @@
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/int8_codes.h"
+#include "scaffolding/ops/quantize/int8_kernel.h"
 #include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
+
+constinit KernelTable<Int8Quantize> int8_quantize{"int8_quantize"};
+constinit KernelTable<Int8Scale> int8_scale{"int8_scale"};
+constinit KernelTable<Int8Unfold> int8_unfold{"int8_unfold"};
 
 namespace {
 
@@ -84,10 +89,9 @@ std::tuple<Tensor, Tensor> codes_of(const char* op, const Tensor& input) {
     }
     return {codes, most};
   }
-  const Tensor wide = to_dtype(rows, kFloat32);
-  most = amax(abs(wide), Shape{-1});
-  const Tensor by = 127.0 / clamp(most, 1e-35, 3.4e38);
-  return {to_dtype(round(wide * by.unsqueeze(-1)), kInt8).view(x.shape()), most};
+  const Tensor wide = rows.dtype() == kFloat64 ? to_dtype(rows, kFloat32) : rows, flat = codes.view(rows.shape());
+  call_int8(op, int8_quantize, Int8Quantize{wide, flat, most}, x.device());
+  return {codes, most};
 }
 
 }  // namespace
@@ -161,8 +165,10 @@ Tensor linear_int8_with(const Tensor& input, const Tensor& weight, const Tensor&
                  static_cast<const float*>(column.data_ptr()), b ? static_cast<const float*>(b.data_ptr()) : nullptr,
                  static_cast<float*>(y.data_ptr()));
     } else {
-      y = to_dtype(sums, kFloat32) * row.unsqueeze(-1) * column;
-      if (b) y = y + b;
+      y = empty({rows, n}, input.dtype() == kFloat64 ? kFloat32 : input.dtype(), input.device());
+      Int8Scale scale_all{sums, row, column, {}, y};
+      if (b) scale_all.bias = b;
+      call_int8(op, int8_scale, scale_all, y.device());
     }
     Shape out = input.shape();
     out.back() = n;
@@ -186,6 +192,6 @@ SF_OP(dequantize_int8, "input, scale, dtype=None, unit=0.007874015718698502")
     .no_gradient();
 SF_OP(linear_int8, "input, weight, scale, bias=None, unit=0.007874015718698502, dynamic=False, residual=None")
     .doc("linear with a frozen weight in int8 by rows; with dynamic the input's rows become int8 too, with exact sums.")
-    .kernels(coded_product, int_mm_kernel, gemm);
+    .kernels(coded_product, int8_quantize, int_mm_kernel, int8_scale, gemm);
 
 }  // namespace sf

@@ -9,7 +9,8 @@ namespace sf {
 inline constexpr double kInt8Unit = 0.007874015718698502;
 
 // {int8 of input's shape, float32 [rows]} of a floating input[..., K]: each row's largest magnitude becomes 127, the
-// rest is rounded to the nearest, half to even. ValueError for numbers that are not finite.
+// rest is rounded to the nearest, half to even. ValueError for numbers that are not finite; on CUDA, which nobody waits
+// for, such a row's codes are 0 and its magnitude is not finite, so that products with it are NaN.
 std::tuple<Tensor, Tensor> quantize_int8(const Tensor& input);
 // input * scale * unit in another dtype (float32). scale: of each row, [rows], or of all, [].
 Tensor dequantize_int8(const Tensor& input, const Tensor& scale, std::optional<DType> dtype = {},
@@ -17,7 +18,8 @@ Tensor dequantize_int8(const Tensor& input, const Tensor& scale, std::optional<D
 
 // linear(input, W, bias) + residual with W [N, K] = dequantize_int8(weight, scale, ...), decoded while multiplied.
 // dynamic: input's rows become int8 too, the products' sums are exact integers, and only then come scales and bias in
-// float32: every instruction set gives the same bits. The gradient goes to input and bias, through the dequantised W.
+// float32: every instruction set and CUDA give the same bits. The gradient goes to input and bias, through the
+// dequantised W.
 Tensor linear_int8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias = {},
                    double unit = kInt8Unit, bool dynamic = false, const Tensor& residual = {});
 

@@ -1,36 +1,20 @@
-// Codes of four and eight bits on CUDA. Dequantising: a warp loads 512 bytes of NF4 codes, 16 to a lane, and hands the
-// words on by shuffles so that its lanes store neighbouring elements, 16 bytes each; the sixteen numbers lie in shared
-// memory, in sixteen banks. The magnitudes of blocks are dequantised on the way.
+// Codes of four and eight bits on CUDA. Dequantising: a warp loads 512 bytes of NF4 or FP4 codes, 16 to a lane, and
+// hands the words on by shuffles so that its lanes store neighbouring elements, 16 bytes each; the sixteen numbers lie
+// in shared memory, in sixteen banks. The magnitudes of blocks are dequantised on the way.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
-#include "scaffolding/ops/quantize/codes.h"
-#include "scaffolding/ops/quantize/kernel.h"
+#include "scaffolding/ops/quantize/block_scales.cuh"
 
 namespace sf::cuda {
 namespace {
 
-__device__ const DynamicTable dynamic_table = make_dynamic_table();
-__device__ const Nf4Table nf4_table = kNf4;
-
 constexpr int kWarp = 32, kPerWarp = 1024;  // lanes; elements of a warp's 512 bytes
-
-struct Scales {
-  const void* absmax;
-  const float *nested, *offset;  // null where absmax is float32
-  int shift;                     // log2 of the block
-};
-
-__device__ inline float scale_of(const Scales& s, int64_t element) {
-  int64_t b = element >> s.shift;
-  if (!s.nested) return static_cast<const float*>(s.absmax)[b];
-  return dynamic_table.v[static_cast<const uint8_t*>(s.absmax)[b]] * s.nested[b / kNestedBlock] + *s.offset;
-}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    nf4_numbers(const uint8_t* codes, Scales scales, T* y, int64_t n, bool aligned) {
+    nibble_numbers(const uint8_t* codes, BlockScales scales, T* y, int64_t n, bool fp4, bool aligned) {
   __shared__ float table[16];
-  if (threadIdx.x < 16) table[threadIdx.x] = nf4_table.v[threadIdx.x];
+  if (threadIdx.x < 16) table[threadIdx.x] = (fp4 ? fp4_table : nf4_table).v[threadIdx.x];
   __syncthreads();
   const unsigned lane = threadIdx.x % kWarp;
   const int64_t first = (int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp) * kPerWarp;
@@ -38,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   if (!aligned || n - first < kPerWarp) {
     for (int64_t i = first + lane; i < n && i < first + kPerWarp; i += kWarp) {
       uint8_t pair = codes[i / 2];
-      y[i] = to_storage<T>(table[i % 2 ? pair & 15 : pair >> 4] * scale_of(scales, i));
+      y[i] = to_storage<T>(table[i % 2 ? pair & 15 : pair >> 4] * scales.of(i));
     }
     return;
   }
@@ -51,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
       if (int(lane) % 4 == w) word = got;
     }
     const int64_t at = first + part * 256 + int64_t(lane) * 8;
-    const float scale = scale_of(scales, at);  // blocks have at least 32 elements
+    const float scale = scales.of(at);  // blocks have at least 32 elements
     float x[8];
     for (int b = 0; b < 4; ++b) {
       const uint32_t pair = word >> (8 * b) & 255;
@@ -68,18 +52,16 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) dynamic_numbers(const uint8_t* codes, Scales scales, T* y, int64_t n) {
+__global__ void __launch_bounds__(kThreads) dynamic_numbers(const uint8_t* codes, BlockScales scales, T* y, int64_t n) {
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < n) y[i] = to_storage<T>(dynamic_table.v[codes[i]] * scale_of(scales, i));
+  if (i < n) y[i] = to_storage<T>(dynamic_table.v[codes[i]] * scales.of(i));
 }
 
 bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 void dequantize(const BlockDequantize& d) {
   const int64_t n = d.y.numel();
-  Scales scales{d.absmax.data, d.nested ? d.nested.as<const float>() : nullptr,
-                d.offset ? d.offset.as<const float>() : nullptr, 0};
-  while (int64_t(1) << scales.shift < d.block) ++scales.shift;
+  const BlockScales scales(d.absmax, d.nested, d.offset, d.block);
   const uint8_t* codes = d.codes.as<const uint8_t>();
   as_float(d.y.dtype, [&](auto t) {
     using T = decltype(t);
@@ -87,11 +69,14 @@ void dequantize(const BlockDequantize& d) {
     if (d.format == BlockFormat::Dynamic)
       return launch("dequantize_blockwise", d.y.device, blocks_for(n, 1), dynamic_numbers<T>, codes, scales, y, n);
     bool aligned = is_aligned(codes) && is_aligned(y);
-    launch("dequantize_nf4", d.y.device, blocks_for(n, kPerWarp / kWarp), nf4_numbers<T>, codes, scales, y, n, aligned);
+    launch("dequantize_nf4", d.y.device, blocks_for(n, kPerWarp / kWarp), nibble_numbers<T>, codes, scales, y, n,
+           d.format == BlockFormat::Fp4, aligned);
   });
 }
-bool reads(const BlockDequantize& d) { return d.format != BlockFormat::Fp4; }
-SF_KERNEL(block_dequantize, DeviceType::CUDA, "native", 0, dequantize, reads)
+SF_KERNEL(block_dequantize, DeviceType::CUDA, "native", 0, dequantize, nullptr)
+
+__device__ const Nf4Table fp4_ascending = kFp4Ascending;
+__device__ const Fp4Codes fp4_codes = kFp4Sorted;
 
 // A warp for each block.
 template <BlockFormat kFormat>
@@ -109,19 +94,26 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (kFormat == BlockFormat::Dynamic)
     for (int64_t i = from + lane; i < to; i += kWarp) codes[i] = uint8_t(nearest_code(dynamic_table.v, scaled(i)));
   else
-    for (int64_t i = from + 2 * lane; i < to; i += 2 * kWarp)
-      codes[i / 2] = uint8_t(nearest_code(nf4_table.v, scaled(i)) << 4 | nearest_code(nf4_table.v, scaled(i + 1)));
+    for (int64_t i = from + 2 * lane; i < to; i += 2 * kWarp) {
+      int first, second;
+      if constexpr (kFormat == BlockFormat::Fp4)
+        first = fp4_codes.v[nearest_code(fp4_ascending.v, scaled(i))],
+        second = fp4_codes.v[nearest_code(fp4_ascending.v, scaled(i + 1))];
+      else first = nearest_code(nf4_table.v, scaled(i)), second = nearest_code(nf4_table.v, scaled(i + 1));
+      codes[i / 2] = uint8_t(first << 4 | second);
+    }
 }
 
 void quantize(const BlockQuantize& q) {
   const int64_t n = q.x.numel();
   const unsigned blocks = blocks_for((n + q.block - 1) / q.block * kWarp, 1);
-  auto kernel = q.format == BlockFormat::Nf4 ? block_codes<BlockFormat::Nf4> : block_codes<BlockFormat::Dynamic>;
+  auto kernel = q.format == BlockFormat::Nf4   ? block_codes<BlockFormat::Nf4>
+                : q.format == BlockFormat::Fp4 ? block_codes<BlockFormat::Fp4>
+                                               : block_codes<BlockFormat::Dynamic>;
   launch("quantize_blockwise", q.x.device, blocks, kernel, q.x.as<const float>(), q.codes.as<uint8_t>(),
          q.absmax.as<float>(), n, q.block);
 }
-bool writes(const BlockQuantize& q) { return q.format != BlockFormat::Fp4; }
-SF_KERNEL(block_quantize, DeviceType::CUDA, "native", 0, quantize, writes)
+SF_KERNEL(block_quantize, DeviceType::CUDA, "native", 0, quantize, nullptr)
 
 }  // namespace
 }  // namespace sf::cuda

@@ -19,8 +19,8 @@ std::tuple<Tensor, Tensor> quantize_blockwise(const Tensor& input, int64_t block
 Tensor dequantize_blockwise(const Tensor& input, const Tensor& absmax, std::optional<DType> dtype = {},
                             int64_t blocksize = 256);
 
-// linear(input, W, bias) with W [N, K] = dequantize_nf4(weight, ...) in input's dtype. W is made for the call, and once
-// more in the backward pass, where the gradient goes to input and bias: weights in four bits do not learn.
+// linear(input, W, bias) with W [N, K] = dequantize_nf4(weight, ...), decoded while it is multiplied. W is made in the
+// backward pass, where the gradient goes to input and bias: weights in four bits do not learn.
 Tensor linear_nf4(const Tensor& input, const Tensor& weight, const Tensor& absmax, const Tensor& nested_absmax,
                   const Tensor& offset, const Tensor& bias, int64_t out_features, int64_t blocksize = 64);
 

@@ -36,13 +36,6 @@ Product product_of(const ScaledProduct& p) {
 
 }  // namespace
 
-TensorView batch_of_one(TensorView t) {
-  t.ndim = 3;
-  for (int i = 2; i > 0; --i) t.sizes[i] = t.sizes[i - 1], t.strides[i] = t.strides[i - 1];
-  t.sizes[0] = 1, t.strides[0] = 0;
-  return t;
-}
-
 bool has_float8_product(const ScaledProduct& p) {
   int64_t m = p.c.sizes[0], n = p.c.sizes[1], k = p.a.sizes[1];
   if (p.a.dtype == kFloat8E5M2 && p.b.dtype == kFloat8E5M2) return false;

@@ -4,8 +4,6 @@
 
 namespace sf::cuda {
 
-TensorView batch_of_one(TensorView t);  // [m, n] as [1, m, n]
-
 // Whether cuBLASLt has a call for all of this; without scales (undefined) they are 1.
 bool has_float8_product(const ScaledProduct& p);
 // On the current stream; false where it refuses after all: nothing is done then.

@@ -8,6 +8,7 @@
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/matmul/cublaslt_product.h"
 #include "scaffolding/ops/matmul/kernel.h"
 #include "scaffolding/ops/quantize/scaled_product.h"
 

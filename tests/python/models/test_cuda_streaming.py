@@ -44,6 +44,22 @@ def test_it_computes_the_same(name):
             streaming.detach(model)
 
 
+@pytest.mark.parametrize("how", ["nf4", "fp4", "int8", "q8_0", "q4_K", "q6_K"])
+def test_quantised_weights_come_and_go(how):
+    sf.manual_seed(0)
+    model = sf.nn.Sequential(*[sf.nn.Linear(256, 256) for _ in range(3)])
+    sf.nn.quantize_(model, how, rules={"*": how})
+    x = sf.randn(5, 256, device="cuda")
+    with sf.no_grad():
+        want = model.to("cuda")(x).cpu()
+        model.to("cpu")
+        for way in ("leaves", "whole"):
+            streaming.attach(model, way, device="cuda", **WAYS[way])
+            for _ in range(2):
+                assert sf.equal(model(x).cpu(), want), way
+            streaming.detach(model)
+
+
 def full_size_sdxl():
     """In a process of its own, whose emulator runs nothing: SDXL's denoiser on GPUs of 2 to 24 GB, what calls copy."""
     library = ctypes.CDLL(os.environ["SF_CUDA_LIBRARY"])
