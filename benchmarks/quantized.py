@@ -132,7 +132,8 @@ def peer(what, rows, seconds):
 
 ROWS = [
     *((f"{kind}", rows) for rows in (1024, 4) for kind in
-      ("float32", "nf4", "int8", "int8 dynamic", "float8_e4m3fn", "q8_0", "q4_K")),
+      ("float32", "nf4", "int8", "int8 dynamic", "float8_e4m3fn", "q8_0", "q8_0 dynamic", "q4_0", "q4_0 dynamic",
+       "q4_K", "q4_K dynamic", "q6_K", "q6_K dynamic")),
     *((f"unet {kind}", 0) for kind in ("float32", "nf4", "int8", "int8 dynamic", "q8_0")),
 ]  # fmt: skip
 
@@ -167,7 +168,7 @@ def main():
         if a.only not in name:
             continue
         row = {"name": name, "ours": measured(sys.executable, "ours", what, rows, 0.3 if a.quick else 2, a.threads)}
-        if a.torch_python:
+        if a.torch_python and not (what.startswith("q") and what.endswith(" dynamic")):  # none that runs on a CPU
             row["peer"] = measured(a.torch_python, "peer", what, rows, 0.3 if a.quick else 2, a.threads)
         table.append(row)
         if not a.json:

@@ -71,8 +71,10 @@ if(NOT avx512 IN_LIST SF_ISAS)
                               ${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_over_time_weights.cpu.cpp
                               PROPERTIES COMPILE_DEFINITIONS SF_WITHOUT_AVX512)
 endif()
-# The same pictures for a training on every machine: a fused multiply-add rounds otherwise.
+# The same pictures for a training, and the same products of quantised numbers, on every machine: a fused multiply-add
+# rounds otherwise.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/data/icon_kernel.cpu.cpp
+                            ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/gguf_int8.cpu.cpp
                             PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Eight vectors side by side, not one after the other: a chain of one is longer than what processors look ahead.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/parallel.h"
 #include "scaffolding/io/json_error.h"
 #include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -35,8 +36,9 @@ bool is_beside(const std::string& name) {
                      [&](auto ending) { return !before(name, ending).empty(); });
 }
 
-// What a JSON text says of a layer: a format that is known here.
-void check_facts(const nlohmann::json& facts, const std::string& where) {
+// What a JSON text says of a layer: a format that is known here. The numbers of a row that are rotated together; 0
+// where none are.
+int64_t rotated_together(const nlohmann::json& facts, const std::string& where) {
   const auto format = facts.is_object() ? facts.find("format") : facts.end();
   SF_CHECK(facts.is_object() && format != facts.end() && format->is_string(), where,
            " must be an object with a format, got ", facts.dump().substr(0, 80));
@@ -44,8 +46,29 @@ void check_facts(const nlohmann::json& facts, const std::string& where) {
   SF_CHECK_AS(NotSupported, name == "float8_e4m3fn" || name == "float8_e5m2" || name == "int8_tensorwise", where,
               ": weights in the format '", name, "' are not read; float8_e4m3fn, float8_e5m2 and int8_tensorwise are");
   auto rotated = facts.find("convrot");
-  SF_CHECK_AS(NotSupported, rotated == facts.end() || *rotated == false || rotated->is_null(), where,
-              ": weights that are rotated (convrot) are not read; use a file without it");
+  if (rotated == facts.end() || *rotated == false || rotated->is_null()) return 0;
+  const auto size = facts.find("convrot_groupsize");
+  const int64_t n = size == facts.end() ? 256 : size->is_number_integer() ? size->get<int64_t>() : 0;
+  SF_CHECK(*rotated == true && (n == 4 || n == 16 || n == 64 || n == 256 || n == 1024), where,
+           ": weights that are rotated (convrot) are so by a power of 4 up to 1024, got ",
+           size == facts.end() ? rotated->dump().substr(0, 80) : size->dump().substr(0, 80));
+  SF_CHECK(name == "int8_tensorwise", where, ": int8 weights alone are rotated (convrot), got ", name);
+  return n;
+}
+
+// Every n numbers times the regular Hadamard matrix of that order, a Kronecker power of its own of order 4, which is
+// symmetric and its own inverse: what ComfyUI's ConvRot did to rows before they became integers.
+void rotate_back(float* x, int64_t count, int64_t n) {
+  parallel_for(count / n, 1 + 16384 / n, [&](int64_t begin, int64_t end) {
+    for (float* row = x + begin * n; row < x + end * n; row += n)
+      for (int64_t step = 1; step < n; step *= 4)
+        for (int64_t i = 0; i < n; ++i) {
+          if (i / step % 4) continue;
+          float* at = row + i;
+          const float a = at[0], b = at[step], c = at[2 * step], d = at[3 * step], half = 0.5f * (a + b + c + d);
+          at[0] = half - d, at[step] = half - c, at[2 * step] = half - b, at[3 * step] = half - a;
+        }
+  });
 }
 
 nlohmann::json parsed(std::string_view text, const std::string& where) {
@@ -76,7 +99,8 @@ class ScaledCheckpoint final : public Checkpoint, public StoresBlocks {
     const nlohmann::json facts = parsed(all->second, where);
     const auto layers = facts.is_object() ? facts.find("layers") : facts.end();
     SF_CHECK(facts.is_object() && layers != facts.end() && layers->is_object(), where, " has no layers");
-    for (auto& [layer, of_layer] : layers->items()) check_facts(of_layer, where + ": " + layer);
+    for (auto& [layer, of_layer] : layers->items())
+      rotated_[layer + std::string(kWeight)] = rotated_together(of_layer, where + ": " + layer);
   }
 
   const char* kind() const override { return file_->kind(); }
@@ -94,12 +118,18 @@ class ScaledCheckpoint final : public Checkpoint, public StoresBlocks {
       return dequantize_fp8(t.reshape({t.size(0), -1}), scale.reshape({t.size(0), 1})).view(t.shape());
     }
     if (!has_scale(name)) return t;
-    return dequantize_int8(t.reshape({t.size(0), -1}), scale, kFloat32, 1.0).view(t.shape());
+    const Tensor numbers = dequantize_int8(t.reshape({t.size(0), -1}), scale, kFloat32, 1.0);
+    if (const int64_t n = rotated(name)) {
+      SF_CHECK(numbers.size(1) % n == 0, path_, ": '", name, "' is rotated (convrot) by ", n,
+               " numbers, and has rows of ", numbers.size(1));
+      rotate_back(static_cast<float*>(numbers.data_ptr()), numbers.numel(), n);
+    }
+    return numbers.view(t.shape());
   }
 
   std::optional<StoredBlocks> blocks(const std::string& name) const override {
     const std::string dtype = file_->entry(name).dtype;
-    if (!is_float8_entry(dtype) && (dtype != "I8" || !has_scale(name))) return {};
+    if ((!is_float8_entry(dtype) && (dtype != "I8" || !has_scale(name))) || rotated(name)) return {};
     const Tensor t = file_->get(name);
     if (t.ndim() != 2) return {};
     const char* format = t.dtype() == kInt8 ? "int8" : t.dtype() == kFloat8E4M3 ? "float8_e4m3fn" : "float8_e5m2";
@@ -107,13 +137,18 @@ class ScaledCheckpoint final : public Checkpoint, public StoresBlocks {
   }
 
  private:
-  void check_layer(const std::string& layer, const std::string& name) const {
+  void check_layer(const std::string& layer, const std::string& name) {
     const Tensor text = file_->get(name);
     SF_CHECK(text.dtype() == kUInt8 && text.ndim() == 1 && text.numel() <= kMostJson, path_, ": '", name,
              "' must be bytes of a JSON text, got ", text.dtype(), " ", text.shape());
     const Tensor bytes = contiguous(text);
-    check_facts(parsed({static_cast<const char*>(bytes.data_ptr()), size_t(bytes.numel())}, path_ + ": " + name),
-                path_ + ": " + layer);
+    rotated_[layer + std::string(kWeight)] = rotated_together(
+        parsed({static_cast<const char*>(bytes.data_ptr()), size_t(bytes.numel())}, path_ + ": " + name),
+        path_ + ": " + layer);
+  }
+  int64_t rotated(const std::string& name) const {
+    auto found = rotated_.find(name);
+    return found == rotated_.end() ? 0 : found->second;
   }
   std::string scale_name(const std::string& name) const {
     const std::string layer = before(name, kWeight);
@@ -143,11 +178,21 @@ class ScaledCheckpoint final : public Checkpoint, public StoresBlocks {
   std::string path_;
   std::vector<std::string> names_;
   std::set<std::string> known_;
+  std::map<std::string, int64_t> rotated_;  // by weights' names
 };
 
 }  // namespace
 
+void refuse_svdquant(const Checkpoint& file, const std::string& path) {
+  for (auto& name : file.names())
+    SF_CHECK_AS(NotSupported, before(name, ".wscales").empty() && before(name, ".smooth_factor").empty(), path, ": '",
+                name,
+                "' is of SVDQuant (Nunchaku), whose packed weights are not read; quantise the full model, or use a "
+                "GGUF file of it");
+}
+
 std::shared_ptr<const Checkpoint> with_scales(std::shared_ptr<const Checkpoint> file, const std::string& path) {
+  refuse_svdquant(*file, path);
   bool scaled = file->metadata().contains(std::string(kMetadata));
   for (auto& name : file->names()) {
     if (scaled) break;

@@ -10,10 +10,12 @@
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/io/replacing_folder.h"
+#include "scaffolding/io/scaled_checkpoint.h"
 #include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/models/kept_float32.h"
 #include "scaffolding/models/quantized_folder.h"
+#include "scaffolding/models/quantized_writer.h"
 #include "scaffolding/nn/half_weights.h"
 #include "scaffolding/nn/quantize.h"
 #include "scaffolding/nn/state_dict.h"
@@ -294,6 +296,7 @@ std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOpti
   std::string path = find_weights(folder, model->weights_stem(), options);
   auto file = io::open_checkpoint(path);
   refuse_lora(path, file->names(), *model);
+  io::refuse_svdquant(*file, path);
   if (few_bits) few_bits->path = path;
   try {
     fill(*model, *file, options, few_bits ? &*few_bits : nullptr);
@@ -317,20 +320,24 @@ std::unique_ptr<Model> load_model(const io::Checkpoint& weights, std::unique_ptr
 }
 
 void save_model(Model& model, const std::string& folder, const SaveModelOptions& options) {
-  for (auto& m : nn::named_modules(model))
-    SF_CHECK_AS(NotSupported, !nn::is_quantized(*m.module), "save_model: '", m.name, "' is quantised (",
-                m.module->type(), "); save_pretrained of the Python package writes it");
+  std::map<std::string, Tensor> state;
+  for (auto& [name, t] : nn::state_dict(model)) state.emplace(name, t);
+  const auto few_bits = put_quantized_entries(model, state);
+  SF_CHECK(!few_bits || options.safe_serialization,
+           "save_model: quantised weights are saved as safetensors; pass safe_serialization=True");
+  io::Object config = model.saved_config();
+  if (few_bits) config.items().insert(config.items().end(), {"quantization_config", few_bits->config});
   io::ReplacingFolder files(folder, "config.json");
   std::error_code error;
   fs::create_directories(folder, error);
   SF_CHECK(fs::is_directory(folder, error), "save_model: cannot make the folder ", folder);
-  std::map<std::string, Tensor> state;
-  for (auto& [name, t] : nn::state_dict(model)) state.emplace(name, t);
   const std::string stem = model.weights_stem();
   std::string written;
   if (options.safe_serialization) {
+    std::map<std::string, std::string> metadata{{"format", "pt"}};
+    if (few_bits) metadata.insert(few_bits->metadata.begin(), few_bits->metadata.end());
     written = io::save_sharded_safetensors(state, join(folder, safetensors_names(stem, options.variant)[0]),
-                                           options.max_shard_size, {{"format", "pt"}});
+                                           options.max_shard_size, metadata);
   } else {
     std::vector<io::Object> items;
     for (auto& [name, t] : nn::state_dict(model))
@@ -345,7 +352,7 @@ void save_model(Model& model, const std::string& folder, const SaveModelOptions&
     if (join(folder, name) == written) break;
     io::ReplacingFolder::remove(join(folder, name));
   }
-  io::write_config_file(model.saved_config(), join(folder, "config.json"));
+  io::write_config_file(config, join(folder, "config.json"));
   files.commit();
 }
 

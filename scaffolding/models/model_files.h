@@ -59,7 +59,8 @@ struct SaveModelOptions {
   bool safe_serialization = true;  // false: torch's .bin
   uint64_t max_shard_size = 10'000'000'000;
 };
-// Writes config.json and the weights into the folder, which is made where it is not there.
+// Writes config.json and the weights into the folder, which is made where it is not there. Of quantised layers
+// config.json gets a quantization_config (quantized_writer.h); they are saved as safetensors.
 // All are written beside before the first takes its place, and config.json comes last (io/replacing_folder.h).
 void save_model(Model& model, const std::string& folder, const SaveModelOptions& options = {});
 

@@ -339,7 +339,7 @@ void read_quanto(Source& s) {
 
 // ---- this library's own
 
-void put_blocks(Source& s, const std::string& name, const std::string& format) {
+void put_blocks(Source& s, const std::string& name, const std::string& format, bool dynamic) {
   nn::Module& m = s.layer(name);
   const GgufFormat& f = gguf_blocks(kWho, format);
   const auto* conv = typeid(m) == typeid(nn::Conv2d) ? static_cast<const nn::Conv2d*>(&m) : nullptr;
@@ -348,7 +348,7 @@ void put_blocks(Source& s, const std::string& name, const std::string& format) {
   SF_CHECK(row > 0 && row % f.block == 0, kWho, ": ", s.where, ": '", name, "': rows of ", row,
            " numbers are no whole blocks of ", format);
   const Tensor bytes = contiguous(s.get(name + ".weight", {kUInt8}, {rows, row / f.block * f.bytes}));
-  nn::Module* made = nn::put_gguf(m, format, bytes, s.dtype);
+  nn::Module* made = nn::put_gguf(m, format, bytes, s.dtype, dynamic);
   SF_CHECK(made, kWho, ": ", s.path, ": '", name, "' takes no blocks");
   s.take(name, *made);
 }
@@ -364,7 +364,8 @@ void read_own(Source& s) {
     if (f.blocks) formats += " or " + std::string(f.name);
   auto refuse = [&] {
     fail(kWho, ": ", s.where,
-         ": quantization_config.layers must be {name: {\"dynamic\": bool}} or {name: {\"format\": ", formats, "}}");
+         ": quantization_config.layers must be {name: {\"dynamic\": bool}} or {name: {\"format\": ", formats,
+         ", with or without \"dynamic\"}}");
   };
   if (!layers || !layers->is_dict()) return refuse();
   auto& items = layers->items();
@@ -384,7 +385,7 @@ void read_own(Source& s) {
     } else {
       const GgufFormat* f = find_gguf_format(format->text());
       if (!f || !f->blocks || f->name != format->text()) return refuse();
-      put_blocks(s, name.text(), format->text());
+      put_blocks(s, name.text(), format->text(), is_true(dynamic));
     }
   }
 }

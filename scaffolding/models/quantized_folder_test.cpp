@@ -71,6 +71,36 @@ TEST_F(QuantizedFolder, BlocksOfLinearLayersAndConvolutions) {
   expect_back(*quantised("Q8_0", config));
 }
 
+TEST_F(QuantizedFolder, ModelsInFewBitsAreWrittenAsTheyAreRead) {
+  struct Way {
+    const char *format, *method;
+    bool dynamic = false, per_row = true;
+  };
+  for (const Way& way : {Way{"nf4", "bitsandbytes"}, Way{"fp4", "bitsandbytes"}, Way{"int8", "bitsandbytes"},
+                         Way{"int8", "scaffolding", true}, Way{"float8_e4m3fn", "torchao"},
+                         Way{"float8_e4m3fn", "scaffolding", true}, Way{"float8_e5m2", "scaffolding", false, false},
+                         Way{"Q8_0", "scaffolding"}, Way{"Q4_K", "scaffolding", true}}) {
+    SCOPED_TRACE(way.format);
+    auto model = load_model(path("model"));
+    nn::quantize_(*model, way.format, {.per_row = way.per_row, .dynamic = way.dynamic});
+    save_model(*model, path("few"));
+    EXPECT_EQ(load_model_config(path("few")).find("quantization_config")->find("quant_method")->text(), way.method);
+    auto again = load_model(path("few"));
+    auto a = nn::named_modules(*model), b = nn::named_modules(*again);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_STREQ(a[i].module->type(), b[i].module->type()) << a[i].name;
+      EXPECT_EQ(a[i].module->extra_repr(), b[i].module->extra_repr()) << a[i].name;
+    }
+    EXPECT_EQ(amax(abs(run(*again) - run(*model))).item(), 0);
+    save_model(*again, path("twice"));
+    for (const char* file : {"config.json", "diffusion_pytorch_model.safetensors"})
+      EXPECT_EQ(bytes_of(path(std::string("few/") + file)), bytes_of(path(std::string("twice/") + file))) << file;
+    SF_EXPECT_ERROR(ValueError, "saved as safetensors", save_model(*model, path("bin"), {.safe_serialization = false}));
+    EXPECT_FALSE(std::filesystem::exists(path("bin")));
+  }
+}
+
 TEST_F(QuantizedFolder, WhatIsNotReadIsRefusedByName) {
   said(R"({"quant_method": "awq"})");
   SF_EXPECT_ERROR(NotSupported, "must be bitsandbytes, torchao, quanto or scaffolding, got 'awq'",

@@ -57,10 +57,10 @@ Module* put(Module& layer, Tensor& weight, std::shared_ptr<Module> quantised) {
 // Where a layer with this weight is to be; a model that is being loaded has no memory of its own.
 TensorOptions place_of(const Tensor& t, const Tensor& dense) { return {(dense ? dense : t).device(), t.dtype()}; }
 
-std::shared_ptr<Module> made_gguf(Module& layer, const std::string& format, const Tensor& dense) {
+std::shared_ptr<Module> made_gguf(Module& layer, const std::string& format, const Tensor& dense, bool dynamic) {
   if (auto* l = exactly<Linear>(layer)) {
-    auto made =
-        std::make_shared<LinearGGUF>(l->in_features, l->out_features, false, format, place_of(l->weight, dense), dense);
+    auto made = std::make_shared<LinearGGUF>(l->in_features, l->out_features, false, format, place_of(l->weight, dense),
+                                             dense, dynamic);
     made->bias = l->bias;
     return made;
   }
@@ -84,6 +84,8 @@ const std::vector<QuantizeRule>& wide_by_default() {
                                 "*time_embed.*",
                                 "*time_proj*",
                                 "*timestep_embedder*",
+                                "*t_embedder*",
+                                "*text_embedder*",
                                 "*add_embedding*",
                                 "*class_embedding*",
                                 "*label_emb*",
@@ -91,6 +93,14 @@ const std::vector<QuantizeRule>& wide_by_default() {
                                 "*conv_out",
                                 "*conv_in.weight",
                                 "*conv_out.weight",
+                                "*conv_first*",
+                                "*conv_last*",
+                                "*x_embedder*",
+                                "*final_linear*",
+                                "*final_modulation*",
+                                "*adaLN_modulation*",
+                                "*flow_gamma*",
+                                "*flow_beta*",
                                 "*input_blocks.0.0*",
                                 "*diffusion_model.out.*",
                                 "*patch_embed*",
@@ -172,7 +182,7 @@ Module* quantize_layer(Module& layer, const std::string& format, const Tensor& d
               " has LoRAs beside it; quantise the model before they come");
   autograd::NoGrad off;
   if (weight->dtype() != dtype) *weight = parameter(empty(weight->shape(), dtype, Device(Device::Meta)), false);
-  if (!is_plain_format(format)) return put(layer, *weight, made_gguf(layer, format, dense));
+  if (!is_plain_format(format)) return put(layer, *weight, made_gguf(layer, format, dense, o.dynamic));
   if (auto* conv = exactly<Conv2d>(layer); conv && format == "int8")
     return put(layer, *weight, std::make_shared<Conv2dInt8>(*conv, o.dynamic, dense));
   auto* l = exactly<Linear>(layer);
@@ -224,14 +234,14 @@ std::string format_of(const Module& m) {
   return stored ? stored->weight_format() : "";
 }
 
-Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype) {
+Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype, bool dynamic) {
   Tensor* weight = weight_of(layer);
   if (!weight || !*weight || layer.present() != &layer) return nullptr;
   const GgufFormat& f = gguf_blocks("put_gguf", format);
   const int64_t row = row_of(layer, *weight);
   if (row == 0 || row % f.block != 0 || bytes.numel() != weight->numel() / f.block * f.bytes) return nullptr;
   if (weight->dtype() != dtype) *weight = parameter(empty(weight->shape(), dtype, Device(Device::Meta)), false);
-  Module* there = put(layer, *weight, made_gguf(layer, format, {}));
+  Module* there = put(layer, *weight, made_gguf(layer, format, {}, dynamic));
   const Tensor rows = bytes.view({bytes.numel() / (row / f.block * f.bytes), row / f.block * f.bytes});
   if (auto* conv = dynamic_cast<Conv2dGGUF*>(there)) conv->blocks = Buffer(rows);
   else if (auto* linear = dynamic_cast<LinearGGUF*>(there)) linear->weight = Buffer(rows);

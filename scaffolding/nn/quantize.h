@@ -30,7 +30,7 @@ struct QuantizeOptions {
   bool convolutions = true;                             // of GGUF's formats, and of int8 with dynamic
   bool compress_statistics = true;                      // nf4, fp4: magnitudes of blocks in eight bits
   bool per_row = true;                                  // float8: a scale for each row, or one for all
-  bool dynamic = false;                                 // float8, int8: the input is quantised too
+  bool dynamic = false;  // the input is quantised too: float8, int8, GGUF's linear layers
 };
 // What a loader quantises weights to while it reads them (models/model_files.h).
 struct QuantizeConfig {
@@ -73,8 +73,9 @@ Tensor dense_weight_of(const Module& m, std::optional<DType> dtype = kFloat32);
 
 // Puts a layer with these blocks in the place of a Linear, Conv2d or Embedding that is one exactly, and lets its
 // weight go. Null, and nothing changes, for another module, for shapes that the format's rows do not fit, or where
-// something stands there already. bytes: uint8, all blocks of the weight. dtype: of the layer otherwise.
-Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype);
+// something stands there already. bytes: uint8, all blocks of the weight. dtype: of the layer otherwise. dynamic: a
+// linear layer's input becomes int8 too.
+Module* put_gguf(Module& layer, const std::string& format, const Tensor& bytes, DType dtype, bool dynamic = false);
 // The same for a Linear whose weight is float8 or int8 [out, in] times a scale, float32 [] or [out]. dynamic: the input
 // is quantised too.
 Module* put_scaled(Module& layer, const Tensor& weight, const Tensor& scale, DType dtype, bool dynamic = false);

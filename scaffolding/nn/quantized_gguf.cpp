@@ -32,8 +32,8 @@ std::string known(const char* layer, const std::string& format) { return std::st
 }  // namespace
 
 LinearGGUF::LinearGGUF(int64_t in, int64_t out, bool with_bias, const std::string& format_,
-                       const TensorOptions& options, const Tensor& dense)
-    : in_features(in), out_features(out), format(known("LinearGGUF", format_)) {
+                       const TensorOptions& options, const Tensor& dense, bool quantises_input)
+    : in_features(in), out_features(out), format(known("LinearGGUF", format_)), dynamic(quantises_input) {
   SF_CHECK(in >= 0 && out >= 0, "LinearGGUF: in_features and out_features must not be negative, got ", in, " and ",
            out);
   const Device place = options.device.value_or(Device());
@@ -43,7 +43,7 @@ LinearGGUF::LinearGGUF(int64_t in, int64_t out, bool with_bias, const std::strin
 
 Tensor LinearGGUF::forward(const Tensor& input) const {
   check_input_features("LinearGGUF", input, in_features);
-  return linear_gguf(input, weight, bias, format);
+  return linear_gguf(input, weight, bias, format, "none", {}, dynamic);
 }
 
 Tensor LinearGGUF::dense_weight(DType dtype) const {
@@ -56,7 +56,7 @@ Tensor LinearGGUF::forward_plus(const Tensor& input, const Tensor& residual) con
 
 std::string LinearGGUF::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +
-         shown(format);
+         shown(format) + (dynamic ? ", dynamic=True" : "");
 }
 
 Conv2dGGUF::Conv2dGGUF(const Conv2d& like, const std::string& format_, const Tensor& dense)
@@ -116,17 +116,19 @@ std::string EmbeddingGGUF::extra_repr() const {
   return text(num_embeddings) + ", " + text(embedding_dim) + shown(format);
 }
 
-SF_LAYER(
-    LinearGGUF, "in_features, out_features, bias=True, format='Q8_0', device=None, dtype=None, _weight=None",
-    [](int64_t in_features, int64_t out_features, bool bias, std::string format, std::optional<Device> device,
-       std::optional<DType> dtype, const Tensor& dense) {
-      return std::make_unique<LinearGGUF>(in_features, out_features, bias, format, TensorOptions{device, dtype}, dense);
-    })
+SF_LAYER(LinearGGUF,
+         "in_features, out_features, bias=True, format='Q8_0', dynamic=False, device=None, dtype=None, _weight=None",
+         [](int64_t in_features, int64_t out_features, bool bias, std::string format, bool dynamic,
+            std::optional<Device> device, std::optional<DType> dtype, const Tensor& dense) {
+           return std::make_unique<LinearGGUF>(in_features, out_features, bias, format, TensorOptions{device, dtype},
+                                               dense, dynamic);
+         })
     .doc("Linear with a frozen weight in a GGUF format, zeros at first; scaffolding.nn.quantize_ makes it of a Linear.")
     .forward<&LinearGGUF::forward>("input")
     .field<&LinearGGUF::in_features>("in_features")
     .field<&LinearGGUF::out_features>("out_features")
-    .field<&LinearGGUF::format>("format");
+    .field<&LinearGGUF::format>("format")
+    .field<&LinearGGUF::dynamic>("dynamic");
 SF_LAYER(Conv2dGGUF,
          "in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, "
          "padding_mode='zeros', format='Q8_0', device=None, dtype=None, _weight=None",

@@ -8,16 +8,18 @@
 
 namespace sf::nn {
 
+// dynamic: each block of an input's row becomes int8 too, on the CPU (linear_gguf).
 struct LinearGGUF : Module, StoredLinear {
   int64_t in_features, out_features;
   std::string format;
+  bool dynamic;
   Buffer weight;  // uint8 [out_features, in_features / block * bytes]
   Tensor bias;    // [out_features], or absent
   SF_MODULE(LinearGGUF, weight, bias)
 
   // ValueError where in_features is no multiple of the format's block. weight: of a Linear; absent: zeros.
   LinearGGUF(int64_t in_features, int64_t out_features, bool bias = true, const std::string& format = "Q8_0",
-             const TensorOptions& options = {}, const Tensor& weight = {});
+             const TensorOptions& options = {}, const Tensor& weight = {}, bool dynamic = false);
   Tensor forward(const Tensor& input) const;
   std::string weight_format() const override { return format; }
   Shape dense_shape() const override { return {out_features, in_features}; }

@@ -14,7 +14,7 @@ namespace sf::nn {
 
 Tensor stored_product(const Module& layer, const Tensor& input, const ProductEnd& end) {
   if (auto* l = dynamic_cast<const LinearGGUF*>(&layer))
-    return linear_gguf(input, l->weight, l->bias, l->format, end.activation, end.residual);
+    return linear_gguf(input, l->weight, l->bias, l->format, end.activation, end.residual, l->dynamic);
   if (auto* l = dynamic_cast<const LinearHalf*>(&layer)) return linear_half_with(input, l->weight, l->bias, end);
   if (auto* l = dynamic_cast<const LinearInt8*>(&layer))
     return linear_int8_with(input, l->weight, l->SCB, l->bias, l->unit, l->dynamic, end);

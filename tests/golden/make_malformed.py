@@ -413,14 +413,18 @@ def scaled_files(add):
         "b.bias": ("F16", [3]),
     }
     add("scaled_checkpoint", "rows.safetensors", safetensors(more, {"_quantization_metadata": said}))
-    text = b'{"format": "int8_tensorwise"}'
-    header = json.dumps({
-        "a.comfy_quant": {"dtype": "U8", "shape": [len(text)], "data_offsets": [0, len(text)]},
-        "a.weight": {"dtype": "I8", "shape": [1, 2], "data_offsets": [len(text), len(text) + 2]},
-        "a.weight_scale": {"dtype": "F32", "shape": [], "data_offsets": [len(text) + 2, len(text) + 6]},
-    })  # fmt: skip
-    data = struct.pack("<Q", len(header)) + header.encode() + text + b"\1\2" + struct.pack("<f", 0.5)
-    add("scaled_checkpoint", "said.safetensors", data)
+    for name, text, codes in (
+        ("said", b'{"format": "int8_tensorwise"}', b"\1\2"),
+        ("turned", b'{"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 4}', bytes(range(8))),
+    ):
+        ends = [len(text), len(text) + len(codes), len(text) + len(codes) + 4]
+        header = json.dumps({
+            "a.comfy_quant": {"dtype": "U8", "shape": [len(text)], "data_offsets": [0, ends[0]]},
+            "a.weight": {"dtype": "I8", "shape": [1, len(codes)], "data_offsets": ends[:2]},
+            "a.weight_scale": {"dtype": "F32", "shape": [], "data_offsets": ends[1:]},
+        })  # fmt: skip
+        data = struct.pack("<Q", len(header)) + header.encode() + text + codes + struct.pack("<f", 0.5)
+        add("scaled_checkpoint", f"{name}.safetensors", data)
 
 
 def models(add):

@@ -7,7 +7,6 @@ import warnings
 from .. import _core, cuda, hub
 from .._core import _models
 from ..nn import Module, quantize_
-from . import quantized_files
 from .adapters import PeftAdapterMixin
 from .frozen_dict import FrozenDict
 from .offloading import OffloadingMixin
@@ -341,11 +340,6 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         file, or a text such as "5GB". Of a model that nn.quantize_ changed, config.json gets a quantization_config; NF4
         layers have bitsandbytes' names and metadata.
         """
-        if quantized_files.layers_of(self):
-            quantized_files.save(
-                self, os.fspath(save_directory), variant or "", safe_serialization, size_in_bytes(max_shard_size)
-            )
-            return
         _models.save(self, os.fspath(save_directory), variant or "", safe_serialization, size_in_bytes(max_shard_size))
 
     def enable_gradient_checkpointing(self):

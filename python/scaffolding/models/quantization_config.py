@@ -61,18 +61,22 @@ class GGUFQuantizationConfig(QuantizationConfig):
     """Weights in the blocks of GGUF files. Of from_single_file: weights of linear layers and convolutions stay in the
     file's blocks. Of from_pretrained: they become quant_type ("q8_0", "q4_K"), which files say themselves.
 
-    compute_dtype: of what is not in blocks, and of activations; absent: torch_dtype, or float32.
+    compute_dtype: of what is not in blocks, and of activations; absent: torch_dtype, or float32. dynamic, with
+    quant_type: activations of linear layers become int8 too, block by block.
     """
 
     quant_method = "gguf"
 
-    def __init__(self, compute_dtype=None, quant_type=None, *, rules=None):
+    def __init__(self, compute_dtype=None, quant_type=None, *, dynamic=False, rules=None):
         self.compute_dtype = _dtype("GGUFQuantizationConfig", "compute_dtype", compute_dtype)
         if quant_type is not None and str(quant_type).lower() not in _BLOCKS:
             raise ValueError(
                 f"GGUFQuantizationConfig: quant_type must be one of {', '.join(_BLOCKS.values())}, got {quant_type!r}"
             )
+        if dynamic and quant_type is None:
+            raise ValueError("GGUFQuantizationConfig: dynamic is for weights that are quantised here; give quant_type")
         self.quant_type = None if quant_type is None else _BLOCKS[quant_type.lower()]
+        self.dynamic = bool(dynamic)
         self._take_rules(rules)
 
     def _format(self):
@@ -81,13 +85,14 @@ class GGUFQuantizationConfig(QuantizationConfig):
                 "GGUFQuantizationConfig: from_pretrained needs quant_type, as 'q8_0': a folder's weights have no "
                 "blocks of their own"
             )
-        return self.quant_type, {}
+        return self.quant_type, {"dynamic": self.dynamic}
 
     def to_dict(self):
         return {
             "quant_method": self.quant_method,
             "compute_dtype": _dtype_name(self.compute_dtype),
             "quant_type": self.quant_type,
+            "dynamic": self.dynamic,
         }
 
 

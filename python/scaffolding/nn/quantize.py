@@ -26,8 +26,9 @@ def quantize_(
     {pattern: format or None}, say otherwise: the last one that fits a layer's name counts, * stands for any text.
     filter_fn(module, name): False keeps a layer as it is; without one all are replaced, but for those whose weight
     another module shares. compress_statistics: NF4's and FP4's magnitudes of blocks in eight bits. per_row: see
-    LinearFP8. dynamic: of float8 and int8, the input is quantised too, by rows; of int8 with convolutions, Conv2d
-    becomes Conv2dInt8 besides, whose samples are quantised, but for the first and last.
+    LinearFP8. dynamic: the input is quantised too: of float8 and int8 by rows, of GGUF's formats to int8 by blocks, in
+    linear layers; of int8 with convolutions, Conv2d becomes Conv2dInt8 besides, whose samples are quantised, but for
+    the first and last.
 
     The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is
     quantised must keep its dtypes. LoRAs of the model stay beside it. `save_pretrained` writes what `from_pretrained`
@@ -39,7 +40,7 @@ def quantize_(
     format = str(dtype).removeprefix("scaffolding.")
     blocks = {name.lower(): name for name in _core._gguf_blocks()}
     if format.lower() in blocks:
-        return _in_blocks(model, blocks[format.lower()], filter_fn, rules or {}, convolutions)
+        return _in_blocks(model, blocks[format.lower()], filter_fn, rules or {}, convolutions, dynamic)
     if format not in _FORMATS:
         raise TypeError(f"quantize_: dtype must be one of {', '.join((*_FORMATS, *blocks.values()))}, got {dtype!r}")
     if rules is not None:
@@ -117,7 +118,7 @@ def _adapters_of(model, chosen):
     return put_back
 
 
-def _in_blocks(model, format, filter_fn, rules, convolutions):
+def _in_blocks(model, format, filter_fn, rules, convolutions, dynamic):
     """quantize_ for GGUF's formats."""
     own = [(pattern, f or "") for pattern, f in rules.items()]
     users, parameters = _users(model)
@@ -137,18 +138,18 @@ def _in_blocks(model, format, filter_fn, rules, convolutions):
         raise ValueError(f"quantize_: {type(model).__name__} has no Linear or Conv2d to replace")
     put_back = _adapters_of(model, [(name, module) for name, module, _ in chosen])
     for name, module, fit in chosen:
-        replace_layer(model, name, gguf_layer(module, fit, module.weight.detach()))
+        replace_layer(model, name, gguf_layer(module, fit, module.weight.detach(), dynamic))
     if put_back is not None:
         put_back()
     return model
 
 
-def gguf_layer(module, format, weight=None, device=None):
-    """The layer that stands for a Linear or Conv2d, with its bias and this weight, or zeros."""
-    place = {"device": device or module.weight.device, "dtype": module.weight.dtype, "_weight": weight}
+def gguf_layer(module, format, weight, dynamic):
+    """The layer that stands for a Linear or Conv2d, with its bias and this weight."""
+    place = {"device": module.weight.device, "dtype": module.weight.dtype, "_weight": weight}
     if type(module) is _core._layer_Linear:
         made = _core._layer_LinearGGUF(
-            module.in_features, module.out_features, module.bias is not None, format, **place
+            module.in_features, module.out_features, module.bias is not None, format, dynamic, **place
         )
     else:
         made = _core._layer_Conv2dGGUF(

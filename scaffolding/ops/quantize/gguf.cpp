@@ -8,6 +8,7 @@
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/gguf_encode.h"
+#include "scaffolding/ops/quantize/gguf_int8.h"
 #include "scaffolding/ops/quantize/gguf_kernel.h"
 #include "scaffolding/ops/quantize/product_end.h"
 #include "scaffolding/ops/quantize/quantized_piece.h"
@@ -67,7 +68,7 @@ Tensor dequantize_gguf(const Tensor& input, const std::string& format, const Sha
 }
 
 Tensor linear_gguf(const Tensor& input, const Tensor& weight, const Tensor& bias, const std::string& format,
-                   const std::string& activation, const Tensor& residual) {
+                   const std::string& activation, const Tensor& residual, bool dynamic) {
   const char* op = "linear_gguf";
   check_defined(op, "input", input);
   check_floating(op, "input", input);
@@ -95,7 +96,9 @@ Tensor linear_gguf(const Tensor& input, const Tensor& weight, const Tensor& bias
   Tensor y;
   {
     autograd::NoGrad off;
-    if (input.numel() > 0 && n > 0 && input.dtype() != kFloat64) {
+    if (dynamic && input.numel() > 0 && n > 0) {
+      y = linear_gguf_in_int8(input, weight, bias, f);
+    } else if (input.numel() > 0 && n > 0 && input.dtype() != kFloat64) {
       const Tensor x = contiguous(input).view({rows, k}), blocks = contiguous(weight);
       Tensor b = bias && bias.dtype() != kFloat32 ? to_dtype(bias, input.dtype()) : bias, r;
       if (b) b = contiguous(b);
@@ -132,8 +135,10 @@ SF_OP(dequantize_gguf, "input, format, size, dtype=None")
     .doc("The tensor of that size behind the blocks of a GGUF format.")
     .no_gradient()
     .kernels(gguf_decode);
-SF_OP(linear_gguf, "input, weight, bias, format, activation='none', residual=None")
-    .doc("linear with a frozen weight in the blocks of a GGUF format, which are decoded while they are multiplied.")
-    .kernels(gguf_product, gguf_decode, gemm);
+SF_OP(linear_gguf, "input, weight, bias, format, activation='none', residual=None, dynamic=False")
+    .doc(
+        "linear with a frozen weight in the blocks of a GGUF format, which are decoded while they are multiplied; with "
+        "dynamic the input becomes int8 too, with exact sums within blocks.")
+    .kernels(gguf_product, gguf_int8_product, gguf_decode, gemm);
 
 }  // namespace sf

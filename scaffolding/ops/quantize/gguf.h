@@ -17,8 +17,10 @@ Tensor dequantize_gguf(const Tensor& input, const std::string& format, const Sha
 // activation(linear(input, W, bias) + residual) with W [N, K] in rows of blocks: weight uint8 [N, K / block * bytes].
 // Blocks are decoded while they are multiplied: no whole W is made, nor kept. The weight does not learn: the
 // gradient goes to input, bias and residual, through the decoded W. activation: none, relu, gelu, gelu_tanh, silu or
-// quick_gelu.
+// quick_gelu. dynamic, on the CPU: input becomes int8 too, each block of a row with a scale of its own; sums within a
+// block are exact integers, and what is rounded is rounded alike by every instruction set. ValueError for input that is
+// not finite then.
 Tensor linear_gguf(const Tensor& input, const Tensor& weight, const Tensor& bias, const std::string& format,
-                   const std::string& activation = "none", const Tensor& residual = {});
+                   const std::string& activation = "none", const Tensor& residual = {}, bool dynamic = false);
 
 }  // namespace sf

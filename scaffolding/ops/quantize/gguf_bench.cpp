@@ -4,27 +4,33 @@
 namespace sf::bench {
 
 // Many rows: a product at the rate of the activations' dtype, since blocks are decoded once for all rows. Few rows: as
-// fast as the blocks are read; so many weights in turn that no cache holds them.
+// fast as the blocks are read; so many weights in turn that no cache holds them. "int8": with int8 activations.
 static Rows gguf_rows([](std::vector<Row>& rows) {
   constexpr int64_t n = 4096;
-  for (const char* format : {"Q8_0", "Q4_K"}) {
+  for (const char* format : {"Q8_0", "Q4_0", "Q4_K", "Q6_K"}) {
     const std::string name = format;
     for (DType t : {kFloat32, kBFloat16})
       rows.push_back({"linear_gguf 4096 " + name + " " + short_name(t), roof_of(t), 2.0 * n * n * n, share(0.8), [=] {
                         const Tensor w = quantize_gguf(random({n, n}, kFloat32), name);
                         return [=, x = random({n, n}, t)] { keep(linear_gguf(x, w, {}, name)); };
                       }});
-    for (int64_t m : {1, 4, 16}) {
-      const GgufFormat& f = gguf_blocks("bench", name);
-      const double bytes = double(n * n / f.block * f.bytes);
-      rows.push_back({"linear_gguf " + std::to_string(m) + " x 4096 " + name, Roof::Copy, bytes, share(0.7), [=] {
-                        Tensors weights;
-                        for (int i = 0; i < 8; ++i) weights.push_back(quantize_gguf(random({n, n}, kFloat32), name));
-                        return [=, x = random({m, n}, kFloat32), i = size_t(0)]() mutable {
-                          keep(linear_gguf(x, weights[i++ % weights.size()], {}, name));
-                        };
-                      }});
-    }
+    rows.push_back({"linear_gguf 4096 " + name + " int8", roof_of(kFloat32), 2.0 * n * n * n, share(0.8), [=] {
+                      const Tensor w = quantize_gguf(random({n, n}, kFloat32), name);
+                      return [=, x = random({n, n}, kFloat32)] { keep(linear_gguf(x, w, {}, name, "none", {}, true)); };
+                    }});
+    for (bool dynamic : {false, true})
+      for (int64_t m : {1, 4, 16}) {
+        const GgufFormat& f = gguf_blocks("bench", name);
+        const double bytes = double(n * n / f.block * f.bytes);
+        rows.push_back({"linear_gguf " + std::to_string(m) + " x 4096 " + name + (dynamic ? " int8" : ""), Roof::Copy,
+                        bytes, share(0.7), [=] {
+                          Tensors weights;
+                          for (int i = 0; i < 8; ++i) weights.push_back(quantize_gguf(random({n, n}, kFloat32), name));
+                          return [=, x = random({m, n}, kFloat32), i = size_t(0)]() mutable {
+                            keep(linear_gguf(x, weights[i++ % weights.size()], {}, name, "none", {}, dynamic));
+                          };
+                        }});
+      }
   }
 });
 

@@ -2,6 +2,9 @@
 // formats store as integers themselves. Sixteen integers of eight bits are put together at once and become floats last.
 // A product of a scale and an integer has at most 24 bits, so that a fused multiply-add rounds as two steps do, and
 // every instruction set gives the bits of the gguf package.
+//
+// decode_<name>(block, y) says where a format's numbers are: put(y + i, q, scale, minimum) of the sixteen from i on,
+// which are q * scale - minimum. With y a float* they are made; CodesOfBlocks (gguf_int8.cpu.cpp) takes the integers.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include "scaffolding/backend/cpu/simd.h"
@@ -43,16 +46,20 @@ SF_INLINE static void put(float* y, I8x16 q, float scale, float minimum = 0) {
   for (int j = 0; j < 16; ++j) y[j] = float(int(q[j])) * scale - minimum;
 #endif
 }
+// Of the K formats: a scale and a minimum for all, times small integers.
+SF_INLINE static void put(float* y, I8x16 q, float scale, int times, float minimum = 0, int minimum_times = 0) {
+  put(y, q, scale * float(times), minimum * float(minimum_times));
+}
 
 // ---- 32 numbers. Number j is the low half of byte j, number j + 16 the high half.
 
-SF_INLINE static void decode_Q4_0(const uint8_t* b, float* y) {  // half d; 16 bytes
+template <class Y> SF_INLINE static void decode_Q4_0(const uint8_t* b, Y y) {  // half d; 16 bytes
   const float d = half_at(b);
   const U8x16 q = bytes_at(b + 2);
   put(y, (I8x16)(q & 15) - 8, d);
   put(y + 16, (I8x16)(q >> 4) - 8, d);
 }
-SF_INLINE static void decode_Q4_1(const uint8_t* b, float* y) {  // half d, m; 16 bytes
+template <class Y> SF_INLINE static void decode_Q4_1(const uint8_t* b, Y y) {  // half d, m; 16 bytes
   const float d = half_at(b), m = half_at(b + 2);
   const U8x16 q = bytes_at(b + 4);
   put(y, (I8x16)(q & 15), d, -m);
@@ -65,24 +72,25 @@ SF_INLINE static U8x16 fifth_bits(const uint8_t* word) {
               bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
   return (U8x16)((bytes & bit) == bit) & 16;
 }
-SF_INLINE static void decode_Q5_0(const uint8_t* b, float* y) {  // half d; 32 fifth bits; 16 bytes
+template <class Y> SF_INLINE static void decode_Q5_0(const uint8_t* b, Y y) {  // half d; 32 fifth bits; 16 bytes
   const float d = half_at(b);
   const U8x16 q = bytes_at(b + 6);
   put(y, (I8x16)((q & 15) | fifth_bits(b + 2)) - 16, d);
   put(y + 16, (I8x16)((q >> 4) | fifth_bits(b + 4)) - 16, d);
 }
-SF_INLINE static void decode_Q5_1(const uint8_t* b, float* y) {  // half d, m; 32 fifth bits; 16 bytes
+template <class Y> SF_INLINE static void decode_Q5_1(const uint8_t* b, Y y) {  // half d, m; 32 fifth bits; 16 bytes
   const float d = half_at(b), m = half_at(b + 2);
   const U8x16 q = bytes_at(b + 8);
   put(y, (I8x16)((q & 15) | fifth_bits(b + 4)), d, -m);
   put(y + 16, (I8x16)((q >> 4) | fifth_bits(b + 6)), d, -m);
 }
-SF_INLINE static void decode_Q8_0(const uint8_t* b, float* y) {  // half d; 32 signed bytes
+template <class Y> SF_INLINE static void decode_Q8_0(const uint8_t* b, Y y) {  // half d; 32 signed bytes
   const float d = half_at(b);
   put(y, (I8x16)bytes_at(b + 2), d);
   put(y + 16, (I8x16)bytes_at(b + 18), d);
 }
-SF_INLINE static void decode_IQ4_NL(const uint8_t* b, float* y) {  // half d; 16 bytes of places in a table
+template <class Y>
+SF_INLINE static void decode_IQ4_NL(const uint8_t* b, Y y) {  // half d; 16 bytes of places in a table
   const float d = half_at(b);
   const U8x16 q = bytes_at(b + 2);
   I8x16 table;
@@ -94,17 +102,16 @@ SF_INLINE static void decode_IQ4_NL(const uint8_t* b, float* y) {  // half d; 16
 // ---- 256 numbers
 
 // 16 bytes of scale and minimum, 4 bits each; 64 bytes; half d, dmin
-SF_INLINE static void decode_Q2_K(const uint8_t* b, float* y) {
+template <class Y> SF_INLINE static void decode_Q2_K(const uint8_t* b, Y y) {
   const float d = half_at(b + 80), dmin = half_at(b + 82);
 #pragma GCC unroll 16
   for (int part = 0; part < 16; ++part) {
     const U8x16 q = bytes_at(b + 16 + 32 * (part / 8) + 16 * (part % 2));
-    put(y + 16 * part, (I8x16)(q >> uint8_t(2 * (part % 8 / 2)) & 3), d * float(int(b[part] & 15)),
-        dmin * float(int(b[part] >> 4)));
+    put(y + 16 * part, (I8x16)(q >> uint8_t(2 * (part % 8 / 2)) & 3), d, b[part] & 15, dmin, b[part] >> 4);
   }
 }
 // 32 bytes of third bits; 64 bytes; 12 bytes of sixteen 6-bit scales; half d
-SF_INLINE static void decode_Q3_K(const uint8_t* b, float* y) {
+template <class Y> SF_INLINE static void decode_Q3_K(const uint8_t* b, Y y) {
   const uint8_t* packed = b + 96;
   const float d = half_at(b + 108);
 #pragma GCC unroll 16
@@ -113,25 +120,23 @@ SF_INLINE static void decode_Q3_K(const uint8_t* b, float* y) {
     const int scale = (low | (packed[8 + part % 4] >> 2 * (part / 4) & 3) << 4) - 32;
     const U8x16 q = bytes_at(b + 32 + 32 * (part / 8) + 16 * (part % 2)), high = bytes_at(b + 16 * (part % 2));
     const U8x16 third = (high >> uint8_t(part / 2) & 1) << 2;
-    put(y + 16 * part, (I8x16)((q >> uint8_t(2 * (part % 8 / 2)) & 3) | third) - 4, d * float(scale));
+    put(y + 16 * part, (I8x16)((q >> uint8_t(2 * (part % 8 / 2)) & 3) | third) - 4, d, scale);
   }
 }
 // half d, dmin; 12 bytes of scales; 128 bytes
-SF_INLINE static void decode_Q4_K(const uint8_t* b, float* y) {
+template <class Y> SF_INLINE static void decode_Q4_K(const uint8_t* b, Y y) {
   const float d = half_at(b), dmin = half_at(b + 2);
   for (int i = 0; i < 8; i += 2) {
     const ScaleAndMinimum first = scale_and_minimum(b + 4, i), second = scale_and_minimum(b + 4, i + 1);
-    const float d0 = d * float(first.scale), m0 = dmin * float(first.minimum);
-    const float d1 = d * float(second.scale), m1 = dmin * float(second.minimum);
     const U8x16 left = bytes_at(b + 16 + 16 * i), right = bytes_at(b + 32 + 16 * i);
-    put(y + 32 * i, (I8x16)(left & 15), d0, m0);
-    put(y + 32 * i + 16, (I8x16)(right & 15), d0, m0);
-    put(y + 32 * i + 32, (I8x16)(left >> 4), d1, m1);
-    put(y + 32 * i + 48, (I8x16)(right >> 4), d1, m1);
+    put(y + 32 * i, (I8x16)(left & 15), d, first.scale, dmin, first.minimum);
+    put(y + 32 * i + 16, (I8x16)(right & 15), d, first.scale, dmin, first.minimum);
+    put(y + 32 * i + 32, (I8x16)(left >> 4), d, second.scale, dmin, second.minimum);
+    put(y + 32 * i + 48, (I8x16)(right >> 4), d, second.scale, dmin, second.minimum);
   }
 }
 // half d, dmin; 12 bytes of scales; 32 bytes of fifth bits; 128 bytes
-SF_INLINE static void decode_Q5_K(const uint8_t* b, float* y) {
+template <class Y> SF_INLINE static void decode_Q5_K(const uint8_t* b, Y y) {
   const float d = half_at(b), dmin = half_at(b + 2);
   const U8x16 high[2] = {bytes_at(b + 16), bytes_at(b + 32)};
 #pragma GCC unroll 8
@@ -139,20 +144,19 @@ SF_INLINE static void decode_Q5_K(const uint8_t* b, float* y) {
     const ScaleAndMinimum s = scale_and_minimum(b + 4, i);
     for (int half = 0; half < 2; ++half) {
       const U8x16 q = bytes_at(b + 48 + 32 * (i / 2) + 16 * half), four = i % 2 ? q >> 4 : q & 15;
-      put(y + 32 * i + 16 * half, (I8x16)(four | (high[half] >> uint8_t(i) & 1) << 4), d * float(s.scale),
-          dmin * float(s.minimum));
+      put(y + 32 * i + 16 * half, (I8x16)(four | (high[half] >> uint8_t(i) & 1) << 4), d, s.scale, dmin, s.minimum);
     }
   }
 }
 // 128 bytes of low bits; 64 of high bits; 16 signed scales; half d
-SF_INLINE static void decode_Q6_K(const uint8_t* b, float* y) {
+template <class Y> SF_INLINE static void decode_Q6_K(const uint8_t* b, Y y) {
   const float d = half_at(b + 208);
 #pragma GCC unroll 16
   for (int part = 0; part < 16; ++part) {
     const int half = part / 8, quarter = part % 8 / 2, at = 16 * (part % 2);
     const U8x16 low = bytes_at(b + 64 * half + 32 * (quarter % 2) + at), high = bytes_at(b + 128 + 32 * half + at);
     const U8x16 four = quarter / 2 ? low >> 4 : low & 15, two = (high >> uint8_t(2 * quarter) & 3) << 4;
-    put(y + 16 * part, (I8x16)(four | two) - 32, d * float(int(int8_t(b[192 + part]))));
+    put(y + 16 * part, (I8x16)(four | two) - 32, d, int8_t(b[192 + part]));
   }
 }
 

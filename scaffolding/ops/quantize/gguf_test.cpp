@@ -37,6 +37,11 @@ SF_OP_TEST(linear_gguf) {
   sample(randn({2, 20, 256}), w(16, 256, "Q2_K"), none, "Q2_K", "silu", randn({2, 20, 16})).no_golden();
   sample(randn({32, 4}).transpose(0, 1), w(3, 32, "Q4_1"), none, "Q4_1", "none", randn({4, 3})).no_golden();
   sample(randn({0, 32}), w(3, 32, "Q4_0"), none, "Q4_0").no_golden();
+  // steps of the quantised input
+  sample(randn({3, 64}), w(12, 64, "Q4_0"), randn({12}), "Q4_0", "none", none, true)
+      .no_golden()
+      .no_grad()
+      .no_low_precision();
   rejects("needs input [..., K] and weight [N, K / 32 * 34] of Q8_0, got [2, 96] and [12, 68]", randn({2, 96}),
           w(12, 64, "Q8_0"), none, "Q8_0");
   rejects("activation must be none, relu", randn({2, 64}), w(12, 64, "Q8_0"), none, "Q8_0", "tanh");

@@ -53,6 +53,7 @@ CONFIGS = {
     "fp4": BitsAndBytesConfig(load_in_4bit=True),
     "int8": BitsAndBytesConfig(load_in_8bit=True),
     "Q8_0": GGUFQuantizationConfig(quant_type="q8_0"),
+    "Q4_0 dynamic": GGUFQuantizationConfig(quant_type="q4_0", dynamic=True),
     "Q4_1": QuantoConfig("int4"),
     "float8_e4m3fn": TorchAoConfig("float8_weight_only"),
     "int8 of torchao": TorchAoConfig("int8_weight_only"),
@@ -75,7 +76,7 @@ def full():
 
 
 # Of its largest noise: what the predictions may differ by.
-BOUNDS = {"nf4": 0.2, "fp4": 0.35, "Q4_1": 0.2, "float8_e4m3fn": 0.08}
+BOUNDS = {"nf4": 0.2, "fp4": 0.35, "Q4_1": 0.2, "Q4_0 dynamic": 0.2, "float8_e4m3fn": 0.08}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -84,8 +85,8 @@ def test_a_model_is_what_quantising_after_loading_makes(name, full):
     unet = UNet2DConditionModel.from_pretrained(SHIPPED / "unet", torch_dtype=sf.float32, quantization_config=config)
     format, options = config._format()
     after = UNet2DConditionModel.from_pretrained(SHIPPED / "unet", torch_dtype=sf.float32)
-    if format in ("Q8_0", "Q4_1"):
-        nn.quantize_(after, format, convolutions=options.get("convolutions", True))
+    if format.startswith("Q"):
+        nn.quantize_(after, format, **options)
     else:
         nn.quantize_(after, format, lambda m, layer: _core_rule(layer, format), **_quantize_options(options))
     got, want = unet.state_dict(), after.state_dict()
@@ -95,7 +96,8 @@ def test_a_model_is_what_quantising_after_loading_makes(name, full):
     error = ((noise - full).norm() / full.norm()).item()
     assert 0 < error < BOUNDS.get(name, 0.03), error
     kinds = {type(m).__name__ for m in unet.modules()}
-    assert ("Conv2dGGUF" in kinds) == (name == "Q8_0")
+    assert ("Conv2dGGUF" in kinds) == (name in ("Q8_0", "Q4_0 dynamic"))
+    assert all(m.dynamic == ("dynamic" in name) for m in unet.modules() if type(m).__name__ == "LinearGGUF")
 
 
 def _core_rule(layer, format):

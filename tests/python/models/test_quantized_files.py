@@ -43,6 +43,8 @@ WAYS = {
     "nf4": dict(dtype="nf4"),
     "nf4 with whole magnitudes": dict(dtype="nf4", compress_statistics=False),
     "float8": dict(dtype="float8_e4m3fn"),
+    "Q8_0, dynamic": dict(dtype="q8_0", dynamic=True),
+    "Q4_K": dict(dtype="q4_K"),
     "float8 e5m2, one scale, dynamic": dict(dtype="float8_e5m2", per_row=False, dynamic=True),
 }
 

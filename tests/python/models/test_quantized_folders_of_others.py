@@ -8,7 +8,7 @@ from packed import unpacked
 
 import scaffolding as sf
 from scaffolding import nn, safetensors
-from scaffolding.models import CLIPTextModel, quantized_files
+from scaffolding.models import CLIPTextModel
 
 LAYER = "text_model.encoder.layers.0.mlp.fc1"
 FILE = "model.safetensors"
@@ -63,7 +63,7 @@ def test_a_layer_has_bitsandbytes_entries_and_reads_them(file, part, kind, tmp_p
     saved = safetensors.load_file(tmp_path / "again" / FILE)
     written = {k.removeprefix(LAYER + "."): v for k, v in saved.items() if k.startswith(LAYER + ".")}
     assert set(written) == set(tensors)
-    state = quantized_files.STATES[kind].removeprefix(".")
+    state = f"weight.quant_state.bitsandbytes__{kind}"
     for key, value in written.items():
         want = tensors[key]
         assert value.dtype == want.dtype and (key == state or value.shape == want.shape), key
@@ -98,6 +98,33 @@ def test_torchao_layers_compute_what_torchao_does(kind, tmp_path):
         assert 0 < ours < 1.3 * theirs < 0.02
     else:
         assert max(ours, theirs) < 1e-6
+
+
+def test_float8_by_rows_is_saved_as_torchao_does(tmp_path):
+    tensors, config, _, _ = torchao("float8")
+    write(tmp_path, (24, 32), tensors, config)
+    model, _ = layer_of(tmp_path)
+    nn.quantize_(model, "float8_e4m3fn")
+    model.save_pretrained(tmp_path / "again")
+    with safetensors.safe_open(tmp_path / "again" / FILE, framework="sf") as file:
+        facts, names = file.metadata(), set(file.keys())
+        saved = {key: file.get_tensor(f"{LAYER}.{key}") for key in tensors}
+    for key, want in tensors.items():
+        assert saved[key].dtype == want.dtype and saved[key].shape == want.shape
+        assert sf.equal(saved[key].float(), want.float()), key
+    written = json.loads((tmp_path / "again" / "config.json").read_text())["quantization_config"]
+    assert written == config
+    # What torchao makes its tensors from again.
+    assert json.loads(facts[LAYER + ".weight"]) == {
+        "_type": "Float8Tensor", "_tensor_data_names": ["qdata", "scale"],
+        "_data": {"block_size": [1, 32], "mm_config": None, "act_quant_kwargs": None,
+                  "kernel_preference": {"_type": "KernelPreference", "_data": "AUTO"},
+                  "dtype": {"_type": "torch.dtype", "_data": "float32"}},
+    }  # fmt: skip
+    whole = {n.replace("._weight_qdata", ".weight") for n in names if not n.endswith("._weight_scale")}
+    assert set(json.loads(facts["tensor_names"])) == whole == set(facts) - {"format", "tensor_names"}
+    plain = whole & names
+    assert len(plain) > 10 and all(json.loads(facts[name]) == {"_type": "Tensor"} for name in plain)
 
 
 @pytest.mark.parametrize("kind", ["int8", "float8"])
@@ -142,6 +169,8 @@ DAMAGE = [
     (changed(_weight_qdata=sf.zeros(24, 32)), ValueError, "must be int8"),
     (lambda t, c: t.pop("_weight_scale"), ValueError, "lacks"),
     (lambda t, c: (c.clear(), c.update(quant_method="quanto", weights_dtype="int4")), NotImplementedError, "'int4'"),
+    (lambda t, c: (c.clear(), c.update(quant_method="quanto", weights_dtype="int2")), NotImplementedError, "'int2'"),
+    (changed(wscales=sf.ones(1, 24)), NotImplementedError, "is of SVDQuant .Nunchaku., whose packed weights are not"),
     (
         lambda t, c: (c.clear(), c.update(quant_method="quanto", weights="int8", activations="int8")),
         NotImplementedError,

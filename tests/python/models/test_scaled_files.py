@@ -80,6 +80,37 @@ def test_the_numbers_are_those_of_codes_and_scales(how, whole, tmp_path):
     assert (picture - want).abs().max().item() < 0.01
 
 
+def test_rotated_weights_are_turned_back(whole, tmp_path):
+    """ConvRot: groups of a row times a Kronecker power of the regular Hadamard matrix of order 4."""
+    tensors, metadata = whole
+    four = sf.tensor([[1.0, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]]) / 2
+    out, numbers = dict(tensors), {}
+    for name, t in tensors.items():
+        if not is_linear(name, t) or t.shape[1] % 16:
+            continue
+        size = 64 if t.shape[1] % 64 == 0 else 16
+        turn = four
+        while turn.shape[0] < size:
+            turn = sf.kron(turn, four)
+        rotated = (t.float().reshape(-1, size) @ turn.t()).reshape(t.shape)
+        scale = rotated.abs().amax(1, keepdim=True) / 127
+        out[name] = (rotated / scale).round().to(sf.int8)
+        layer = name.removesuffix(".weight")
+        out[layer + ".weight_scale"] = scale
+        facts = {"format": "int8_tensorwise", "convrot": True, "convrot_groupsize": size}
+        out[layer + ".comfy_quant"] = sf.tensor(list(json.dumps(facts).encode()), dtype=sf.uint8)
+        numbers[name] = ((out[name].float() * scale).reshape(-1, size) @ turn).reshape(t.shape), t.float()
+    safetensors.save_file(out, tmp_path / "turned.safetensors", metadata)
+    assert len(numbers) > 20
+    for config in (None, GGUFQuantizationConfig()):  # what is turned back lies in no blocks
+        pipe = StableDiffusionPipeline.from_single_file(tmp_path / "turned.safetensors", quantization_config=config)
+        state = pipe.unet.state_dict()
+        for name, (want, full) in numbers.items():
+            got = state[name.removeprefix("unet.")].float()
+            assert (got - want).abs().max().item() < 2e-6 * want.abs().max().item() + 1e-7, name
+            assert (got - full).norm().item() < 0.02 * full.norm().item(), name
+
+
 def one(name, value):
     return lambda tensors, metadata: tensors.__setitem__(LAYER + name, value)
 
@@ -98,7 +129,17 @@ DAMAGE = [
     (one(".comfy_quant", text("[]")), ValueError, "must be an object with a format"),
     (one(".comfy_quant", sf.zeros(3)), ValueError, "bytes of a JSON text"),
     (one(".comfy_quant", text('{"format": "nvfp4"}')), NotImplementedError, "'nvfp4' are not read"),
-    (one(".comfy_quant", text('{"format": "int8_tensorwise", "convrot": true}')), NotImplementedError, "convrot"),
+    (one(".comfy_quant", text('{"format": "float8_e4m3fn", "convrot": true}')), ValueError, "int8 weights alone"),
+    *(
+        (
+            one(".comfy_quant", text('{"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": %s}' % size)),
+            ValueError,
+            "power of 4",
+        )
+        for size in ("0", "-4", "8", "4096", "1e99", '"256"')
+    ),
+    (one(".comfy_quant", text('{"format": "int8_tensorwise", "convrot": 7}')), ValueError, "power of 4"),
+    (one(".wscales", sf.ones(3)), NotImplementedError, "SVDQuant .Nunchaku., whose packed weights are not read"),
     (lambda t, m: m.update(_quantization_metadata="7"), ValueError, "has no layers"),
     (lambda t, m: m.update(_quantization_metadata="{"), ValueError, "is no JSON"),
 ]

@@ -1,0 +1,392 @@
+// Products of GGUF's blocks with int8 activations: columns of a strip lie side by side in vectors, so that no order of
+// a sum depends on how wide those are. Integers of a block are made bytes without a sign where they have up to six bits
+// (vpmaddubsw multiplies those by signed ones, and sums of a few pairs fit 16 bits), else 16 bits wide.
+// Compiled without contraction: a fused multiply-add rounds otherwise (cmake/sources.cmake).
+#include "scaffolding/ops/quantize/gguf_int8.h"
+
+#include "scaffolding/core/parallel.h"
+#include "scaffolding/core/scratch.h"
+#include "scaffolding/ops/matmul/packed_gemm.h"
+#include "scaffolding/ops/quantize/gguf_decode.h"
+
+namespace sf {
+namespace SF_ISA {
+
+constexpr int kStripVecs = 2, kStripCols = kStripVecs * kLanes;
+constexpr int kDeep = 256;  // numbers of a column that are packed together: a K format's block, or eight of the others
+#if defined(__AVX512F__)
+constexpr int kStripRows = 8;  // sums that stay in registers
+#else
+constexpr int kStripRows = 4;
+#endif
+constexpr int64_t kMostRows = 64, kRowBytes = 192 << 10;  // of activations that stay in a cache
+constexpr int64_t kPackedAtOnce = 2 << 20;                // bytes
+
+typedef int32_t Ints __attribute__((vector_size(kVecBytes)));
+typedef int16_t Shorts __attribute__((vector_size(kVecBytes)));
+typedef uint32_t FourBytes __attribute__((vector_size(kVecBytes)));
+
+// ---- What the sums are made of. F says how a format's integers lie and what they are multiplied by.
+
+struct WideCodes {  // of eight bits; a scale for each 32
+  static constexpr int kPerLane = 2, kScales = 8, kWhole = 0;
+  static constexpr bool kMinimum = false;
+};
+template <bool kMin> struct NarrowCodes {  // of up to five bits; a scale, and perhaps a minimum, for each 32
+  static constexpr int kPerLane = 4, kScales = 8, kWhole = 0, kFours = 4;
+  static constexpr bool kMinimum = kMin;
+};
+// Whole scales for each 16, and floats for 256. Products of kFours fours of codes fit 16 bits.
+template <int kFoursThatFit, bool kMin> struct SuperCodes {
+  static constexpr int kPerLane = 4, kScales = 1, kWhole = 16, kFours = kFoursThatFit;
+  static constexpr bool kMinimum = kMin;
+};
+
+// kDeep numbers of each column of a strip.
+template <class F> struct alignas(64) StripPart {
+  uint32_t codes[kDeep / F::kPerLane][kStripCols];
+  // Pairs of 16 bits: a scale twice; of 16 numbers and the next ones, what the sums of their activations are times.
+  uint32_t scales[F::kWhole + 1][kStripCols], minima[F::kWhole / 2 + 1][kStripCols];
+  float scale[F::kScales][kStripCols], minimum[F::kMinimum ? F::kScales : 1][kStripCols];
+};
+
+// Rows of activations from some number on. codes: int8, or int16 for WideCodes.
+struct ActivationRows {
+  const uint8_t* codes;
+  const float* scales;
+  const int16_t* sums;
+  int64_t codes_row, scales_row, sums_row;  // codes_row in bytes
+};
+
+template <class T> SF_INLINE T vector_at(const void* p) {
+  T v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+SF_INLINE Ints splat_at(const void* p) { return vector_at<int32_t>(p) - Ints{}; }
+SF_INLINE vf floats(Ints x) { return __builtin_convertvector(x, vf_raw); }
+
+// Bytes without a sign times signed ones, added in pairs that fit 16 bits.
+SF_INLINE Shorts times_bytes(Ints a, Ints b) {
+#if defined(__AVX512BW__)
+  return (Shorts)_mm512_maddubs_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return (Shorts)_mm256_maddubs_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSSE3__)
+  return (Shorts)_mm_maddubs_epi16((__m128i)a, (__m128i)b);
+#else
+  const Shorts x = (Shorts)a, y = (Shorts)b;
+  return (x & 255) * (y << 8 >> 8) + (x >> 8 & 255) * (y >> 8);
+#endif
+}
+// 16 bits times 16 bits, added in pairs.
+SF_INLINE Ints times_pairs(Shorts a, Ints b) {
+#if defined(__AVX512BW__)
+  return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+  return (Ints)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+  const Ints x = (Ints)a;
+  return (x << 16 >> 16) * (b << 16 >> 16) + (x >> 16) * (b >> 16);
+#endif
+}
+
+// The sum as it is now, in a register: g++ would make all products first and keep them in memory.
+template <class T> SF_INLINE T added(T a, T b) {
+  T sum = a + b;
+#if defined(__x86_64__)
+  asm("" : "+v"(sum));
+#endif
+  return sum;
+}
+
+// ---- A strip's columns
+
+// Where decode_<name> (gguf_decode.h) leaves the integers of a column.
+struct CodesOfBlocks {
+  struct Column {
+    uint8_t codes[kDeep];
+    int16_t scales[16], minima[16];
+    float scale[8], minimum[8];
+  };
+  Column* to;
+  int offset;  // what makes them positive
+  int at = 0;
+  SF_INLINE CodesOfBlocks operator+(int n) const { return {to, offset, at + n}; }
+};
+SF_INLINE static void put(CodesOfBlocks y, I8x16 q, float scale, float minimum = 0) {
+  const I8x16 positive = q + int8_t(y.offset);
+  __builtin_memcpy(y.to->codes + y.at, &positive, 16);
+  y.to->scale[y.at / 32] = scale, y.to->minimum[y.at / 32] = minimum;
+}
+SF_INLINE static void put(CodesOfBlocks y, I8x16 q, float scale, int times, float minimum = 0, int minimum_times = 0) {
+  const I8x16 positive = q + int8_t(y.offset);
+  __builtin_memcpy(y.to->codes + y.at, &positive, 16);
+  y.to->scales[y.at / 16] = int16_t(times);
+  y.to->minima[y.at / 16] = int16_t(y.offset ? y.offset * times : minimum_times);
+  y.to->scale[0] = scale, y.to->minimum[0] = minimum;
+}
+
+// A format as the products here see it.
+struct CodedBlocks {
+  int64_t block, bytes;
+  void (*take)(const uint8_t* from, int64_t blocks, CodesOfBlocks to);
+  int offset;
+};
+#define SF_GGUF_PLAIN(NAME, id, bytes, dtype)
+#define SF_GGUF_UNREAD(NAME, id, block, bytes)
+#define SF_GGUF_BLOCKS(NAME, id, block, bytes)                                                           \
+  [[gnu::noinline]] static void codes_of_##NAME(const uint8_t* from, int64_t blocks, CodesOfBlocks to) { \
+    for (int64_t i = 0; i < blocks; ++i) decode_##NAME(from + i * bytes, to + int(i * block));           \
+  }                                                                                                      \
+  SF_INLINE static CodedBlocks coded_##NAME(int offset) { return {block, bytes, codes_of_##NAME, offset}; }
+#include "scaffolding/ops/quantize/gguf_formats.def"
+
+// Four bytes, or two as pairs of 16 bits, of kLanes columns from k on.
+template <class F> SF_INLINE FourBytes codes_at(const CodesOfBlocks::Column* column, int k) {
+  if constexpr (F::kPerLane == 4) return vector_at<FourBytes>(column->codes + k);
+  typedef int8_t HalfBytes __attribute__((vector_size(kVecBytes / 2)));
+  return (FourBytes) __builtin_convertvector(vector_at<HalfBytes>(column->codes + k), Shorts);
+}
+
+// `count` numbers from k0 on, of the columns from `first` on; past the last column it is the last one again.
+template <class F>
+[[gnu::noinline]] static void pack_part(const GgufInt8Product& g, const CodedBlocks& f, int64_t first, int64_t k0,
+                                        int64_t count, CodesOfBlocks::Column* columns, StripPart<F>& to) {
+  const int64_t n = g.c.sizes[1], row_bytes = g.blocks.sizes[1];
+  const uint8_t* from = g.blocks.as<const uint8_t>() + k0 / f.block * f.bytes;
+  for (int c = 0; c < kStripCols; ++c) {
+    const uint8_t* row = from + min64(first + c, n - 1) * row_bytes;
+    for (int64_t b = 0; b < count / f.block * f.bytes; b += 64)
+      __builtin_prefetch(row + kStripCols * row_bytes + b, 0, 2);
+    f.take(row, count / f.block, {&columns[c], f.offset});
+  }
+  constexpr int kStep = kLanes * F::kPerLane;
+  for (int v = 0; v < kStripVecs; ++v) {
+    const CodesOfBlocks::Column* some = columns + v * kLanes;
+    for (int64_t k = 0; k < count; k += kStep) {
+      FourBytes r[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) r[i] = codes_at<F>(some + i, int(k));
+      transpose<FourBytes, kLanes>(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) __builtin_memcpy(to.codes[k / F::kPerLane + i] + v * kLanes, &r[i], kVecBytes);
+    }
+  }
+  for (int c = 0; c < kStripCols; ++c) {
+    const CodesOfBlocks::Column& column = columns[c];
+    for (int i = 0; i < F::kWhole; ++i) to.scales[i][c] = uint32_t(uint16_t(column.scales[i])) * 0x10001u;
+    for (int i = 0; i < F::kWhole / 2; ++i)
+      to.minima[i][c] = uint32_t(uint16_t(column.minima[2 * i])) | uint32_t(uint16_t(column.minima[2 * i + 1])) << 16;
+    for (int i = 0; i < F::kScales; ++i) to.scale[i][c] = column.scale[i];
+    if constexpr (F::kMinimum)
+      for (int i = 0; i < F::kScales; ++i) to.minimum[i][c] = column.minimum[i];
+  }
+}
+
+// ---- Rows times a strip
+
+template <int MR> using Tile = Ints[MR][kStripVecs];
+
+// Products of kFours fours from `at` on, times `by`: added to the sums.
+template <class F, int MR>
+SF_INLINE void add_fours(const StripPart<F>& w, const ActivationRows& a, int at, const uint32_t* by, Tile<MR>& sums) {
+  Shorts parts[MR][kStripVecs];
+#pragma GCC unroll 4
+  for (int g = 0; g < F::kFours; ++g) {
+    Ints codes[kStripVecs];
+#pragma GCC unroll 2
+    for (int j = 0; j < kStripVecs; ++j) codes[j] = vector_at<Ints>(w.codes[at + g] + j * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      const Ints row = splat_at(a.codes + i * a.codes_row + 4 * (at + g));
+#pragma GCC unroll 2
+      for (int j = 0; j < kStripVecs; ++j) {
+        const Shorts product = times_bytes(codes[j], row);
+        parts[i][j] = g == 0 ? product : added(parts[i][j], product);
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int j = 0; j < kStripVecs; ++j) {
+    const Ints factor = by ? vector_at<Ints>(by + j * kLanes) : Ints{} + 0x10001;
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) sums[i][j] += times_pairs(parts[i][j], factor);
+  }
+}
+
+// Eight blocks of 32 or fewer.
+template <class F, int MR>
+SF_INLINE void add_blocks(const StripPart<F>& w, const ActivationRows& a, int blocks, int offset, float* to) {
+  for (int b = 0; b < blocks; ++b) {
+    Tile<MR> sums = {};
+    if constexpr (F::kPerLane == 4) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) add_fours<F, MR>(w, a, 8 * b + 4 * half, nullptr, sums);
+    } else {
+      const auto* codes = w.codes + 16 * b;
+      const uint8_t* rows = a.codes + 64 * b;
+#pragma GCC unroll 16
+      for (int pair = 0; pair < 16; ++pair)
+#pragma GCC unroll 8
+        for (int i = 0; i < MR; ++i) {
+          const Ints row = splat_at(rows + i * a.codes_row + 4 * pair);
+#pragma GCC unroll 2
+          for (int j = 0; j < kStripVecs; ++j) {
+            const Ints product = times_pairs(vector_at<Shorts>(codes[pair] + j * kLanes), row);
+            sums[i][j] = pair == 0 ? product : added(sums[i][j], product);
+          }
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      const vf scale(a.scales[i * a.scales_row + b]);
+      Ints less = {};
+      if constexpr (F::kPerLane == 4)  // of WideCodes nothing is made positive
+        less = times_pairs((Shorts)splat_at(a.sums + i * a.sums_row + 2 * b),
+                           Ints{} + (F::kMinimum ? 1 : offset) * 0x10001);
+#pragma GCC unroll 2
+      for (int j = 0; j < kStripVecs; ++j) {
+        float* y = to + i * kStripCols + j * kLanes;
+        const vf by = scale * load(w.scale[b] + j * kLanes);
+        if constexpr (F::kMinimum)
+          store(y, load(y) + floats(sums[i][j]) * by - floats(less) * scale * load(w.minimum[b] + j * kLanes));
+        else store(y, load(y) + floats(sums[i][j] - less) * by);
+      }
+    }
+  }
+}
+
+// One block of 256.
+template <class F, int MR> SF_INLINE void add_super_block(const StripPart<F>& w, const ActivationRows& a, float* to) {
+  Tile<MR> sums = {};
+  for (int s = 0; s < 16; ++s)
+#pragma GCC unroll 2
+    for (int part = 0; part < 4; part += F::kFours) add_fours<F, MR>(w, a, 4 * s + part, w.scales[s], sums);
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < kStripVecs; ++j) {
+      Ints less = {};
+#pragma GCC unroll 8
+      for (int p = 0; p < 8; ++p)
+        less +=
+            times_pairs((Shorts)splat_at(a.sums + i * a.sums_row + 2 * p), vector_at<Ints>(w.minima[p] + j * kLanes));
+      float* y = to + i * kStripCols + j * kLanes;
+      const vf by(a.scales[i * a.scales_row]), scale = load(w.scale[0] + j * kLanes);
+      if constexpr (F::kMinimum) {
+        const vf minimum = load(w.minimum[0] + j * kLanes);
+        store(y, load(y) + by * (floats(sums[i][j]) * scale - floats(less) * minimum));
+      } else {
+        store(y, load(y) + floats(sums[i][j] - less) * (by * scale));
+      }
+    }
+}
+
+template <class F, int MR>
+[[gnu::noinline]] static void add_rows(const StripPart<F>& w, const ActivationRows& a, int count, int offset,
+                                       float* to) {
+  if constexpr (F::kWhole > 0) add_super_block<F, MR>(w, a, to);
+  else add_blocks<F, MR>(w, a, count / 32, offset, to);
+}
+
+// Rows r0 .. r1 (at most kMostRows) of a strip's columns, whose parts are packed there already or, with null, here.
+template <class F>
+static void multiply_strip(const GgufInt8Product& g, const CodedBlocks& f, const ActivationRows& all, int64_t r0,
+                           int64_t r1, int64_t strip, const StripPart<F>* packed) {
+  const int64_t k = g.codes.sizes[1], n = g.c.sizes[1], first = strip * kStripCols;
+  alignas(64) float sums[kMostRows * kStripCols];
+  for (int64_t i = 0; i < (r1 - r0) * kStripCols; ++i) sums[i] = 0;
+  alignas(64) CodesOfBlocks::Column columns[kStripCols];
+  StripPart<F> here;
+  if (!packed) std::memset(columns, 0, sizeof columns);
+  for (int64_t k0 = 0; k0 < k; k0 += kDeep) {
+    const int64_t count = min64(kDeep, k - k0);
+    if (!packed) pack_part<F>(g, f, first, k0, count, columns, here);
+    const StripPart<F>& part = packed ? packed[k0 / kDeep] : here;
+    for (int64_t r = r0; r < r1;) {
+      const ActivationRows a{all.codes + r * all.codes_row + k0 * all.codes_row / k,
+                             all.scales + r * all.scales_row + k0 / f.block,
+                             all.sums + r * all.sums_row + k0 / 16,
+                             all.codes_row,
+                             all.scales_row,
+                             all.sums_row};
+      float* to = sums + (r - r0) * kStripCols;
+      if (r + kStripRows <= r1) add_rows<F, kStripRows>(part, a, int(count), f.offset, to), r += kStripRows;
+      else add_rows<F, 1>(part, a, int(count), f.offset, to), ++r;
+    }
+  }
+  const int cols = int(min64(kStripCols, n - first));
+  const float* bias = g.bias ? g.bias.as<const float>() + first : nullptr;
+  for (int64_t r = r0; r < r1; ++r) {
+    float* c = g.c.as<float>() + r * n + first;
+    const float* from = sums + (r - r0) * kStripCols;
+    for (int j = 0; j < cols; ++j) c[j] = bias ? from[j] + bias[j] : from[j];
+  }
+}
+
+template <class F> static void multiply_in_int8(const GgufInt8Product& g, const CodedBlocks& f) {
+  const int64_t m = g.c.sizes[0], n = g.c.sizes[1], k = g.codes.sizes[1];
+  ActivationRows a{
+      g.codes.as<const uint8_t>(), g.scales.as<const float>(), g.sums.as<const int16_t>(), k, k / f.block, k / 16};
+  if constexpr (F::kPerLane == 2) {
+    auto* wide = static_cast<int16_t*>(scratch(size_t(m * k) * sizeof(int16_t), kSlotA));
+    const int8_t* narrow = g.codes.as<const int8_t>();
+    parallel_for(m * k, 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) wide[i] = narrow[i];
+    });
+    a.codes = reinterpret_cast<const uint8_t*>(wide), a.codes_row = 2 * k;
+  }
+  const int64_t strips = ceil_div(n, kStripCols), parts = ceil_div(k, kDeep);
+  const int64_t grain = ceil_div(int64_t(1) << 18, k * kStripCols * min64(m, kMostRows));
+  if (m <= kMostRows) {  // nothing would be read twice
+    parallel_for(strips, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t s = begin; s < end; ++s) multiply_strip<F>(g, f, a, 0, m, s, nullptr);
+    });
+    return;
+  }
+  const int64_t each = max64(8, kPackedAtOnce / (parts * int64_t(sizeof(StripPart<F>))));
+  auto* packed =
+      static_cast<StripPart<F>*>(scratch(size_t(min64(each, strips) * parts) * sizeof(StripPart<F>), kSlotB));
+  const int64_t rows = max64(kStripRows, min64(kMostRows, kRowBytes / a.codes_row) / kStripRows * kStripRows),
+                row_blocks = ceil_div(m, rows);
+  for (int64_t s0 = 0; s0 < strips; s0 += each) {
+    const int64_t some = min64(each, strips - s0);
+    parallel_for(some * parts, 1, [&](int64_t begin, int64_t end) {
+      alignas(64) CodesOfBlocks::Column columns[kStripCols];
+      std::memset(columns, 0, sizeof columns);
+      for (int64_t i = begin; i < end; ++i)
+        pack_part<F>(g, f, (s0 + i / parts) * kStripCols, i % parts * kDeep, min64(kDeep, k - i % parts * kDeep),
+                     columns, packed[i]);
+    });
+    parallel_for(row_blocks * some, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        multiply_strip<F>(g, f, a, i / some * rows, min64(m, (i / some + 1) * rows), s0 + i % some,
+                          packed + i % some * parts);
+    });
+  }
+}
+
+static void run_gguf_int8_product(const GgufInt8Product& g) {
+  switch (g.format) {
+    case GgufBlocks::Q8_0: return multiply_in_int8<WideCodes>(g, coded_Q8_0(0));
+    case GgufBlocks::IQ4_NL: return multiply_in_int8<WideCodes>(g, coded_IQ4_NL(0));
+    case GgufBlocks::Q4_0: return multiply_in_int8<NarrowCodes<false>>(g, coded_Q4_0(8));
+    case GgufBlocks::Q5_0: return multiply_in_int8<NarrowCodes<false>>(g, coded_Q5_0(16));
+    case GgufBlocks::Q4_1: return multiply_in_int8<NarrowCodes<true>>(g, coded_Q4_1(0));
+    case GgufBlocks::Q5_1: return multiply_in_int8<NarrowCodes<true>>(g, coded_Q5_1(0));
+    case GgufBlocks::Q2_K: return multiply_in_int8<SuperCodes<4, true>>(g, coded_Q2_K(0));
+    case GgufBlocks::Q4_K: return multiply_in_int8<SuperCodes<4, true>>(g, coded_Q4_K(0));
+    case GgufBlocks::Q5_K: return multiply_in_int8<SuperCodes<4, true>>(g, coded_Q5_K(0));
+    case GgufBlocks::Q3_K: return multiply_in_int8<SuperCodes<4, false>>(g, coded_Q3_K(4));
+    case GgufBlocks::Q6_K: return multiply_in_int8<SuperCodes<2, false>>(g, coded_Q6_K(32));
+  }
+}
+
+}  // namespace SF_ISA
+
+SF_KERNEL(gguf_int8_product, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::run_gguf_int8_product, nullptr)
+
+}  // namespace sf

@@ -1,0 +1,56 @@
+"""What stays wide in every registered model when it is quantised, by the rules in scaffolding/nn/quantize.cpp."""
+
+import re
+
+import pytest
+
+import scaffolding as sf
+from scaffolding import _core
+
+TRANSFORMER = ["norm_out.linear", "patch_embed.proj", "patch_embed.text_proj", "proj_out", "time_embedding.linear_#",
+               "transformer_blocks.#.norm#.linear"]  # fmt: skip
+UNET = ["conv_in", "conv_out", "time_embedding.linear_#"]
+# Linear layers and Conv2d, with # for numbers. Whole autoencoders stay wide in pipelines and files; parts of networks,
+# and networks without a first or last layer of a name of its own, have nothing that must.
+WIDE = {
+    "AutoencoderKL": [f"{part}.conv_{end}" for part in ("decoder", "encoder") for end in ("in", "out")],
+    "AutoencoderKLCogVideoX": [],
+    "AutoencoderTiny": [],
+    "CLIPTextModel": [],
+    "CLIPTextModelWithProjection": ["text_projection"],
+    "CogVideoXTransformer3DModel": TRANSFORMER,
+    "DiTModel": ["blocks.#.adaLN_modulation", "final_linear", "final_modulation", "t_embedder.linear_#",
+                 "text_embedder.linear_#", "x_embedder"],
+    "DiTTransformer2DModel": ["pos_embed.proj", "proj_out_#",
+                              "transformer_blocks.#.norm#.emb.timestep_embedder.linear_#",
+                              "transformer_blocks.#.norm#.linear"],
+    "PixArtTransformer2DModel": [*(f"adaln_single.emb.{what}_embedder.linear_#"
+                                   for what in ("aspect_ratio", "resolution", "timestep")),
+                                 "adaln_single.linear", "pos_embed.proj", "proj_out"],
+    "RRDBNet": ["conv_first", "conv_last"],
+    "ResBlock3D": [],
+    "SRVGGNetCompact": [],
+    "SimpleUNet3D": ["time_embedding.linear_#"],
+    "SpatialTemporalAttention": [],
+    "T5EncoderModel": [],
+    "TextEncoder": [],
+    "ToraTransformer3DModel": [*TRANSFORMER, "fuser.#.flow_beta_spatial", "fuser.#.flow_gamma_spatial",
+                               "traj_extractor.conv_in"],
+    "Transformer2DModel": ["proj_out"],
+    "UNet2DConditionModel": UNET,
+    "UNet2DModel": UNET,
+    "UNet3D": ["time_embedding.linear_#"],
+    "VideoDecoder": [],
+    "VideoEncoder": [],
+    "VideoTimestepEmbedding": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _core._models.names())
+def test_what_must_be_wide_stays_so(name):
+    with sf.device("meta"):
+        model = getattr(sf.models, name)(**({"in_channels": 32} if name == "Transformer2DModel" else {}))
+    layers = [n for n, m in model.named_modules() if n and type(m) in (sf.nn.Linear, sf.nn.Conv2d)]
+    wide = {re.sub(r"\d+", "#", n) for n in layers if not _core._quantized_format(n, "Q8_0", [])}
+    assert sorted(wide) == sorted(WIDE[name])
+    assert not layers or len(wide) < len({re.sub(r"\d+", "#", n) for n in layers})
