@@ -73,6 +73,20 @@ def test_circles_of_includes(checked):
     assert checked(layers, {a: includes(a), b: "", c: ""}) == [f"{a}:1: includes go round: {a} -> {a}"]
 
 
+def test_heavy_headers_stay_out_of_the_public_ones(checked):
+    def public(lint, paths, complain):
+        lint.check_public_headers(paths, complain)
+
+    inner, apart = "scaffolding/core/a.h", "scaffolding/core/b.h"
+    files = {
+        "scaffolding/scaffolding.h": includes(inner),
+        inner: "#include <map>\n#include <regex>\n",
+        apart: "#include <regex>\n",
+    }
+    (said,) = checked(public, files)
+    assert said.startswith(f"{inner}:2: <regex> in a header that scaffolding.h reaches")
+
+
 @pytest.mark.parametrize(
     "comment, missing",
     [

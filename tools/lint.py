@@ -38,6 +38,11 @@ NOT_IN_CPU_FILES = {
     "vector",
 }
 
+# What a source file pays for each of these is more than for a hundred of our headers: they belong into .cpp files.
+NOT_IN_PUBLIC_HEADERS = """any complex filesystem format fstream future iomanip iostream istream ostream random ranges
+    regex shared_mutex sstream syncstream valarray nlohmann/json.hpp""".split()
+PUBLIC = pathlib.PurePosixPath("scaffolding/scaffolding.h")
+
 
 def tracked():
     listing = subprocess.run(
@@ -120,6 +125,30 @@ def check_layers(files, complain):
             else:
                 included[path].append((number, target))
     check_circles(included, complain)
+
+
+def public_headers(files):
+    """Those that scaffolding.h reaches, itself included."""
+    found, waiting = set(), [PUBLIC] if PUBLIC in files else []
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += [target for _, target in includes_of(path, files) if target.suffix == ".h"]
+    return sorted(found)
+
+
+def check_public_headers(files, complain):
+    for path in public_headers(files):
+        for number, line in enumerate((ROOT / path).read_text().split("\n"), 1):
+            include = re.match(r"\s*#\s*include <([^>]+)>", line)
+            if include and include[1] in NOT_IN_PUBLIC_HEADERS:
+                complain(
+                    path,
+                    number,
+                    f"<{include[1]}> in a header that scaffolding.h reaches: every source file of every user compiles "
+                    "it. Declare here, and include it in the .cpp",
+                )
 
 
 def check_circles(included, complain):
@@ -379,6 +408,7 @@ def main():
     check_folders(files, complain)
     check_op_list(files, complain)
     check_layers(known, complain)
+    check_public_headers(known, complain)
     # of files' and folders' paths
     endings = {"/".join(p.parts[i:]) for f in files for p in (f, *f.parents) for i in range(len(p.parts))}
     for path in files:

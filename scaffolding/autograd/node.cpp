@@ -14,6 +14,13 @@ thread_local constinit uint64_t Node::last_seq __attribute__((tls_model("initial
 
 // Deleting a node drops its edges and saved tensors, which may drop the last owner of the next node, and so on: a chain
 // of a million nodes would recurse a million deep. The outermost call keeps a list and works it off instead.
+Node::Hooks::Hooks() : on_outputs(std::make_shared<HookList>()) {}
+Node::Hooks::~Hooks() = default;
+Node::Hooks& Node::hooks_or_new() {
+  if (!hooks) hooks = std::make_unique<Hooks>();
+  return *hooks;
+}
+
 void Node::destroy(Node* n) {
   static thread_local constinit Node* doomed __attribute__((tls_model("initial-exec"))) = nullptr;
   static thread_local constinit bool working __attribute__((tls_model("initial-exec"))) = false;

@@ -49,14 +49,13 @@ class Node : public RefCounted, public Pooled {
   std::vector<Saved> reference_inputs;  // kept only with a reference
 
   struct Hooks {
-    std::shared_ptr<HookList> on_outputs = std::make_shared<HookList>();
+    Hooks();
+    ~Hooks();
+    std::shared_ptr<HookList> on_outputs;
     std::vector<std::pair<uint32_t, std::shared_ptr<Tensor>>> retained;  // output_nr, and where its gradient is kept
   };
   std::unique_ptr<Hooks> hooks;
-  Hooks& hooks_or_new() {
-    if (!hooks) hooks = std::make_unique<Hooks>();
-    return *hooks;
-  }
+  Hooks& hooks_or_new();
 
   void save_output(const Tensor& y);
   Tensor output();  // the saved output, back on the tape

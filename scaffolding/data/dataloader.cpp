@@ -176,6 +176,12 @@ void DataLoader::stop() {
   now_ = {};
 }
 
+DataLoader::Iterator::Iterator(DataLoader* loader) : loader_(loader) { ++*this; }
+DataLoader::Iterator& DataLoader::Iterator::operator++() {
+  batch_ = loader_->next();
+  return *this;
+}
+DataLoader::Iterator DataLoader::end() { return {}; }
 DataLoader::Iterator DataLoader::begin() {
   if (prefetcher_) stop();
   return Iterator(this);

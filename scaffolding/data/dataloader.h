@@ -57,13 +57,10 @@ class DataLoader {
   class Iterator {
    public:
     Iterator() = default;
-    explicit Iterator(DataLoader* loader) : loader_(loader) { ++*this; }
+    explicit Iterator(DataLoader* loader);
     Batch& operator*() { return *batch_; }
     Batch* operator->() { return &*batch_; }
-    Iterator& operator++() {
-      batch_ = loader_->next();
-      return *this;
-    }
+    Iterator& operator++();
     bool operator==(const Iterator&) const { return !batch_; }
 
    private:
@@ -71,7 +68,7 @@ class DataLoader {
     std::optional<Batch> batch_;
   };
   Iterator begin();
-  Iterator end() { return {}; }
+  Iterator end();
 
  private:
   void start();

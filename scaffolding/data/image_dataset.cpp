@@ -46,6 +46,8 @@ std::vector<std::string> expanded(const std::string& path) {
 
 }  // namespace
 
+ImageDataset::ImageDataset(ImageOptions options) : options_(std::move(options)) {}
+
 const ImageDataset::Item& ImageDataset::item(int64_t index) const {
   SF_CHECK_AS(IndexError, index >= 0 && index < size(), "dataset: index must be 0 to ", size() - 1, ", got ", index);
   return items_[size_t(index)];

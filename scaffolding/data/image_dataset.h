@@ -52,7 +52,7 @@ class ImageDataset : public Dataset {
     std::string caption, json;
     int64_t label = -1;
   };
-  explicit ImageDataset(ImageOptions options) : options_(std::move(options)) {}
+  explicit ImageDataset(ImageOptions options);
   const Item& item(int64_t index) const;
   std::vector<uint8_t> bytes_of(const Place& p, const std::string& name) const;
   void check_not_empty(const std::string& what) const;

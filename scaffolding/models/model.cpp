@@ -52,6 +52,7 @@ Tensors CheckpointedModule::run(const std::function<Tensors(const Tensors&)>& fo
   return autograd::checkpoint(forward, inputs);
 }
 
+void Model::set_config_rest(io::ConfigRest rest) { rest_ = std::move(rest); }
 Model::Model() = default;
 Model::Model(const Model& o) : Module(o), rest_(o.rest_) {}
 Model::~Model() = default;

@@ -55,7 +55,7 @@ class Model : public nn::Module {
   io::Object config();        // every field, and what a config had besides
   io::Object saved_config();  // as config.json
   const io::ConfigRest& config_rest() const { return rest_; }
-  void set_config_rest(io::ConfigRest rest) { rest_ = std::move(rest); }
+  void set_config_rest(io::ConfigRest rest);
 
   // NotSupported for a model without parts that can.
   void enable_gradient_checkpointing(bool on = true);

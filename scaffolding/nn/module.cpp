@@ -241,6 +241,12 @@ Value Module::forward_boxed(const Values& args) {
   return layer ? call_layer(*layer, *this, args) : forward_tensors(args);
 }
 
+Module::UpToThreeTensors::UpToThreeTensors(const Values& args) {
+  if (args.size() > std::size(all)) return;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (!(all[i] = std::get_if<Tensor>(&args[i]))) return;
+  size = args.size();
+}
 Value Module::forward_tensors(const Values& args) {
   for (const UnderWay* call = t_under_way; call; call = call->outer)
     if (call->module == this) return (*call->forward)(of_the_kinds_of(*call->args, args));
@@ -262,6 +268,7 @@ static Value call_in_turn(const std::vector<std::shared_ptr<Module>>& modules, V
   return x;
 }
 
+Tensor Sequential::operator()(const Tensor& input) const { return call_module(*this, input); }
 Tensor Sequential::forward(const Tensor& input) const {
   Value x = call_in_turn(items_, input);
   SF_CHECK_AS(TypeError, std::holds_alternative<Tensor>(x), "Sequential: the last module must return a tensor");

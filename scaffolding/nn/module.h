@@ -120,16 +120,19 @@ class Module {
   virtual Value forward_boxed(const Values& args);
   // of types that are not registered as layers: forward with tensors only
   virtual Value forward_tensors(const Values& args);
+  struct UpToThreeTensors {
+    explicit UpToThreeTensors(const Values& args);
+    const Tensor* all[3] = {};
+    size_t size = 0;  // 0 where these are more values, or others than tensors
+  };
   template <class M> Value call_tensors(const M& m, const Values& args) {
-    auto tensor = [&](size_t i) -> const Tensor& { return std::get<Tensor>(args[i]); };
-    bool tensors = true;
-    for (auto& a : args) tensors = tensors && std::holds_alternative<Tensor>(a);
-    if constexpr (requires { Value(m.forward(Tensor())); })
-      if (tensors && args.size() == 1) return Value(m.forward(tensor(0)));
-    if constexpr (requires { Value(m.forward(Tensor(), Tensor())); })
-      if (tensors && args.size() == 2) return Value(m.forward(tensor(0), tensor(1)));
-    if constexpr (requires { Value(m.forward(Tensor(), Tensor(), Tensor())); })
-      if (tensors && args.size() == 3) return Value(m.forward(tensor(0), tensor(1), tensor(2)));
+    const UpToThreeTensors t(args);
+    if constexpr (requires { Value(m.forward(*t.all[0])); })
+      if (t.size == 1) return Value(m.forward(*t.all[0]));
+    if constexpr (requires { Value(m.forward(*t.all[0], *t.all[1])); })
+      if (t.size == 2) return Value(m.forward(*t.all[0], *t.all[1]));
+    if constexpr (requires { Value(m.forward(*t.all[0], *t.all[1], *t.all[2])); })
+      if (t.size == 3) return Value(m.forward(*t.all[0], *t.all[1], *t.all[2]));
     return Module::forward_tensors(args);
   }
   // `forward` with hooks around it: called by operator() only when there are any.
@@ -268,7 +271,7 @@ class Sequential : public Module {
   size_t size() const { return items_.size(); }
   Module& operator[](size_t i) const { return *items_.at(i); }
   Tensor forward(const Tensor& input) const;
-  Tensor operator()(const Tensor& input) const { return call_module(*this, input); }
+  Tensor operator()(const Tensor& input) const;
   const char* type() const override { return "Sequential"; }
   void visit(Visitor& v) override;
 

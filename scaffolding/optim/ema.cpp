@@ -73,7 +73,7 @@ static void check_options(const EmaOptions& o) {
   SF_CHECK(o.inv_gamma > 0, "EMAModel: inv_gamma must be positive, got ", python_number(o.inv_gamma));
 }
 
-EMAModel::EMAModel(const Tensors& parameters, const EmaOptions& options) {
+EMAModel::EMAModel(const Tensors& parameters, const EmaOptions& options) : progress_(std::make_shared<Progress>()) {
   progress_->options = options;
   check_options(options);
   SF_CHECK(!parameters.empty(), "EMAModel: got an empty parameter list");

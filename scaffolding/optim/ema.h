@@ -48,7 +48,7 @@ class EMAModel {
     int64_t revision = 0;  // of shadow_'s tensors
   };
   void follow(const Tensors& parameters, const Tensor& weight_there);
-  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  std::shared_ptr<Progress> progress_;
   Tensors shadow_, stored_;
 };
 

@@ -6,6 +6,11 @@
 
 namespace sf::tokenizers {
 
+TokenizerFiles::TokenizerFiles(std::string folder) : where_(std::move(folder)) {}
+TokenizerFiles::TokenizerFiles(const char* folder) : where_(folder) {}
+TokenizerFiles::TokenizerFiles(std::string where, FileTexts texts)
+    : where_(std::move(where)), texts_(std::move(texts)), in_memory_(true) {}
+
 bool TokenizerFiles::has(const char* name) const {
   if (in_memory_) return texts_.count(name) > 0;
   std::error_code ignored;

@@ -12,10 +12,9 @@ using FileTexts = std::map<std::string, std::string>;  // by name: "merges.txt"
 
 class TokenizerFiles {
  public:
-  TokenizerFiles(std::string folder) : where_(std::move(folder)) {}
-  TokenizerFiles(const char* folder) : where_(folder) {}
-  TokenizerFiles(std::string where, FileTexts texts)  // where: for messages
-      : where_(std::move(where)), texts_(std::move(texts)), in_memory_(true) {}
+  TokenizerFiles(std::string folder);
+  TokenizerFiles(const char* folder);
+  TokenizerFiles(std::string where, FileTexts texts);  // where: for messages
 
   const std::string& where() const { return where_; }
   std::string path(const char* name) const { return where_ + "/" + name; }

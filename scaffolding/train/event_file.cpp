@@ -103,6 +103,7 @@ void EventFile::add_event(int64_t step, const std::string& fields) {
   file_.write(length + little_endian(masked_crc32c(length), 4) + data + little_endian(masked_crc32c(data), 4));
 }
 
+void EventFile::add_scalar(const std::string& tag, double value, int64_t step) { add_scalars({{tag, value}}, step); }
 void EventFile::add_scalars(const std::map<std::string, double>& values, int64_t step) {
   std::string all;
   for (auto& [tag, v] : values)

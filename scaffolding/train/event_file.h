@@ -17,7 +17,7 @@ class EventFile {
   // after a step says so: TensorBoard then forgets what earlier files of the folder hold of later steps.
   explicit EventFile(const std::string& folder, int64_t after_step = 0);
 
-  void add_scalar(const std::string& tag, double value, int64_t step) { add_scalars({{tag, value}}, step); }
+  void add_scalar(const std::string& tag, double value, int64_t step);
   void add_scalars(const std::map<std::string, double>& values, int64_t step);  // stored as float32
   // image: [C, H, W] or [H, W] with 1 to 4 channels, uint8, or floating in [0, 1]. Stored as PNG.
   void add_image(const std::string& tag, const Tensor& image, int64_t step);

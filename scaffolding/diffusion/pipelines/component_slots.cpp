@@ -37,4 +37,19 @@ std::string_view detail::next_component(std::string_view& names) {
   return name;
 }
 
+namespace detail {
+SlotMember::SlotMember(Ref<Denoiser>& m) : place(&m) {}
+SlotMember::SlotMember(Ref<Autoencoder>& m) : place(&m) {}
+SlotMember::SlotMember(Ref<TextEncoder>& m) : place(&m) {}
+SlotMember::SlotMember(Ref<const tokenizers::Tokenizer>& m) : place(&m) {}
+SlotMember::SlotMember(Ref<Scheduler>& m) : place(&m) {}
+SlotMember::SlotMember(Unused& m) : place(&m) {}
+}  // namespace detail
+
+ComponentSlots detail::component_slots(std::string_view names, std::initializer_list<SlotMember> members) {
+  ComponentSlots slots;
+  for (const SlotMember& m : members) slots.push_back({std::string(next_component(names)), m.place});
+  return slots;
+}
+
 }  // namespace sf::diffusion

@@ -2,6 +2,7 @@
 // module's. The list serves loading and saving, moving and casting, the Python class and its constructor, and whoever
 // has a pipeline of a class that it does not know.
 #pragma once
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -38,16 +39,22 @@ using ComponentSlots = std::vector<ComponentSlot>;
 
 namespace detail {
 std::string_view next_component(std::string_view& names);
-template <class... T> ComponentSlots component_slots(std::string_view names, T&... members) {
-  ComponentSlots slots;
-  (slots.push_back({std::string(next_component(names)), SlotPlace(&members)}), ...);
-  return slots;
-}
+// A member of a pipeline, whichever of them it is.
+struct SlotMember {
+  SlotMember(Ref<Denoiser>& m);
+  SlotMember(Ref<Autoencoder>& m);
+  SlotMember(Ref<TextEncoder>& m);
+  SlotMember(Ref<const tokenizers::Tokenizer>& m);
+  SlotMember(Ref<Scheduler>& m);
+  SlotMember(Unused& m);
+  SlotPlace place;
+};
+ComponentSlots component_slots(std::string_view names, std::initializer_list<SlotMember> members);
 }  // namespace detail
 
-#define SF_COMPONENTS(...)                                                      \
-  ::sf::diffusion::ComponentSlots components() override {                       \
-    return ::sf::diffusion::detail::component_slots(#__VA_ARGS__, __VA_ARGS__); \
+#define SF_COMPONENTS(...)                                                        \
+  ::sf::diffusion::ComponentSlots components() override {                         \
+    return ::sf::diffusion::detail::component_slots(#__VA_ARGS__, {__VA_ARGS__}); \
   }
 
 }  // namespace sf::diffusion

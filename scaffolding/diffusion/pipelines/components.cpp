@@ -120,6 +120,14 @@ LatentRange range_of(Autoencoder& vae, const Tensor& latents) {
 }
 }  // namespace
 
+Ref<Denoiser> denoiser(std::shared_ptr<models::Model> model) { return component<Denoiser>("unet", std::move(model)); }
+Ref<Autoencoder> autoencoder(std::shared_ptr<models::Model> model) {
+  return component<Autoencoder>("vae", std::move(model));
+}
+Ref<TextEncoder> text_encoder(std::shared_ptr<models::Model> model) {
+  return component<TextEncoder>("text_encoder", std::move(model));
+}
+
 Tensor Autoencoder::scaled(const Tensor& latents) {
   LatentRange r = range_of(*this, latents);
   if (r.mean) return (latents - r.mean) * r.factor / r.std;

@@ -95,15 +95,9 @@ template <class Interface, class M> class ModelComponent : public Interface {
 template <class Interface> Ref<Interface> component(const std::string& slot, std::shared_ptr<models::Model> model);
 // any model whose forward takes a timestep
 template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shared_ptr<models::Model> model);
-inline Ref<Denoiser> denoiser(std::shared_ptr<models::Model> model) {
-  return component<Denoiser>("unet", std::move(model));
-}
-inline Ref<Autoencoder> autoencoder(std::shared_ptr<models::Model> model) {
-  return component<Autoencoder>("vae", std::move(model));
-}
-inline Ref<TextEncoder> text_encoder(std::shared_ptr<models::Model> model) {
-  return component<TextEncoder>("text_encoder", std::move(model));
-}
+Ref<Denoiser> denoiser(std::shared_ptr<models::Model> model);
+Ref<Autoencoder> autoencoder(std::shared_ptr<models::Model> model);
+Ref<TextEncoder> text_encoder(std::shared_ptr<models::Model> model);
 
 namespace detail {
 template <class Interface> struct Wrapper {

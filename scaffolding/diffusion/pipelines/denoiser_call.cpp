@@ -11,6 +11,16 @@ bool has_both_halves(ArgumentRole role) {
 }
 }  // namespace
 
+DenoiserCall::DenoiserCall() = default;
+DenoiserCall::DenoiserCall(std::initializer_list<DenoiserArgument> arguments) : arguments_(arguments) {}
+
+DenoiserCall::DenoiserCall(const DenoiserCall& o) = default;
+DenoiserCall::DenoiserCall(DenoiserCall&& o) = default;
+DenoiserCall& DenoiserCall::operator=(const DenoiserCall& o) = default;
+DenoiserCall& DenoiserCall::operator=(DenoiserCall&& o) = default;
+DenoiserCall::~DenoiserCall() = default;
+void DenoiserCall::push_back(DenoiserArgument argument) { arguments_.push_back(std::move(argument)); }
+
 Tensor& DenoiserCall::at(std::string_view name) {
   for (auto& a : arguments_)
     if (a.name == name) return a.tensor;

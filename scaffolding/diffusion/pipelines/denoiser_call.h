@@ -3,6 +3,7 @@
 // arguments once for a run, and each step fills in the sample and the timestep.
 #pragma once
 #include <deque>
+#include <initializer_list>
 #include <string>
 
 #include "scaffolding/core/tensor.h"
@@ -29,8 +30,13 @@ struct DenoiserArgument {
 
 class DenoiserCall {
  public:
-  DenoiserCall() = default;
-  DenoiserCall(std::initializer_list<DenoiserArgument> arguments) : arguments_(arguments) {}
+  DenoiserCall();
+  DenoiserCall(std::initializer_list<DenoiserArgument> arguments);
+  DenoiserCall(const DenoiserCall& o);
+  DenoiserCall(DenoiserCall&& o);
+  DenoiserCall& operator=(const DenoiserCall& o);
+  DenoiserCall& operator=(DenoiserCall&& o);
+  ~DenoiserCall();
 
   auto begin() { return arguments_.begin(); }
   auto end() { return arguments_.end(); }
@@ -39,7 +45,7 @@ class DenoiserCall {
   size_t size() const { return arguments_.size(); }
   DenoiserArgument& operator[](size_t i) { return arguments_[i]; }
   const DenoiserArgument& operator[](size_t i) const { return arguments_[i]; }
-  void push_back(DenoiserArgument argument) { arguments_.push_back(std::move(argument)); }
+  void push_back(DenoiserArgument argument);
 
   Tensor& at(std::string_view name);  // RuntimeError where there is none of that name
   Tensor& of(ArgumentRole role);      // the first of that role; RuntimeError where there is none

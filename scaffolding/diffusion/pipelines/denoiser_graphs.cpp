@@ -251,6 +251,14 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
   if (native) models::pack_projections(*denoiser_->model());
 }
 
+std::shared_ptr<DenoiserGraphs> no_graphs_yet() { return std::make_shared<DenoiserGraphs>(); }
+
+std::shared_ptr<DenoiserRun> DenoiserRun::another() const {
+  auto made = std::make_shared<DenoiserRun>(denoiser_, graphs_, captures_, keeps_context_);
+  made->texts_ = 1;
+  return made;
+}
+
 bool DenoiserRun::stop_capturing() {
   if (captures_) graphs_->clear();
   return std::exchange(captures_, false);

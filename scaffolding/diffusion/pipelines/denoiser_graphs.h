@@ -57,6 +57,8 @@ class DenoiserGraphs {
   int64_t runs_ = 0, captures_ = 0, replays_ = 0;
 };
 
+std::shared_ptr<DenoiserGraphs> no_graphs_yet();
+
 // A denoiser as a run calls it: captured, and with its text kept, where the options say so.
 // Runs of one denoiser may take turns.
 class DenoiserRun final : public Denoiser {
@@ -66,11 +68,7 @@ class DenoiserRun final : public Denoiser {
   // A call's text is of these parts: see ContextCache::joins.
   void text_joins(const Tensor& text, const std::vector<Tensor>& parts) { context_.joins(text, parts); }
   // The same for batched calls of other shapes and of texts that change: a graph for each shape.
-  std::shared_ptr<DenoiserRun> another() const {
-    auto made = std::make_shared<DenoiserRun>(denoiser_, graphs_, captures_, keeps_context_);
-    made->texts_ = 1;
-    return made;
-  }
+  std::shared_ptr<DenoiserRun> another() const;
   // What captured calls take is given back, and the next ones are not captured. False where none were.
   bool stop_capturing();
   io::Object config() override { return denoiser_->config(); }

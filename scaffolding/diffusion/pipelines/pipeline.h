@@ -68,7 +68,7 @@ class DiffusionPipeline {
   RunSavings savings;                    // of all runs from now on
   std::shared_ptr<Placement> placement;  // a memory plan's, where one put the networks
   // Shared by pipelines of the same denoiser.
-  Ref<DenoiserGraphs> graphs = std::make_shared<DenoiserGraphs>();
+  Ref<DenoiserGraphs> graphs = no_graphs_yet();
 
  protected:
   // ValueError naming a component that is needed and absent.

@@ -49,6 +49,9 @@ Task task_of(std::string_view name) {
 bool makes_clips(Task task) { return task == Task::TextToVideo || task == Task::ImageToVideo; }
 
 PipelineEntry& PipelineEntry::optional(std::string_view names) { return optional_components = split(names), *this; }
+PipelineEntry& PipelineEntry::takes(std::string component, std::string model) {
+  return types.emplace_back(std::move(component), std::move(model)), *this;
+}
 PipelineEntry& PipelineEntry::call(std::string_view names) { return arguments = split(names), *this; }
 PipelineEntry& PipelineEntry::callbacks(std::string_view names) { return callback_tensors = split(names), *this; }
 

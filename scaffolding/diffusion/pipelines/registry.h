@@ -42,9 +42,7 @@ struct PipelineEntry {
   PipelineEntry& family(std::string s) { return family_name = std::move(s), *this; }
   PipelineEntry& task(Task t) { return its_task = t, *this; }
   PipelineEntry& optional(std::string_view names);
-  PipelineEntry& takes(std::string component, std::string model) {
-    return types.emplace_back(std::move(component), std::move(model)), *this;
-  }
+  PipelineEntry& takes(std::string component, std::string model);
   PipelineEntry& call(std::string_view names);
   PipelineEntry& callbacks(std::string_view names);
   PipelineEntry& doc(std::string s) { return help = std::move(s), *this; }

@@ -20,6 +20,10 @@ Fields KDPM2Config::fields() {
   return f;
 }
 
+KDPM2Scheduler::KDPM2Scheduler(KDPM2Config config) : config_(std::move(config)) {}
+
+std::vector<RunState> KDPM2Scheduler::run_state() { return {{"sample", &sample_}}; }
+
 void KDPM2Scheduler::set_up(const char* who) {
   check_betas(who, config_);
   check_one_of(who, "prediction_type", config_.prediction_type, {"epsilon", "v_prediction"});

@@ -23,13 +23,13 @@ struct KDPM2Config : BetaConfig {
 class KDPM2Scheduler : public SigmaScheduler {
  public:
   using Config = KDPM2Config;
-  explicit KDPM2Scheduler(KDPM2Config config) : config_(std::move(config)) {}
+  explicit KDPM2Scheduler(KDPM2Config config);
   Fields fields() override { return config_.fields(); }
   int64_t order() const override { return 2; }
   double init_noise_sigma() const override { return initial_sigma(config_.timestep_spacing); }
   Tensor scale_model_input(const Tensor& sample, double timestep) override;
   void keep_samples(const Tensor& places) override { keep_places(sample_, places); }
-  std::vector<RunState> run_state() override { return {{"sample", &sample_}}; }
+  std::vector<RunState> run_state() override;
 
  protected:
   // Of a step: the noise level in between, the one it goes down to, and that of fresh noise after it.

@@ -9,6 +9,10 @@
 
 namespace sf::diffusion {
 
+std::vector<RunState> MultistepScheduler::run_state() {
+  return {{"model_outputs", &history_, history_.size()}, {"lower_order_nums", &lower_order_nums_, history_.size()}};
+}
+
 void MultistepScheduler::set_up_levels(const BetaConfig& config, bool rescale_zero_snr, bool flow,
                                        int64_t solver_order) {
   set_training_sigmas(config, rescale_zero_snr);

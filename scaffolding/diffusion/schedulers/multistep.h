@@ -17,9 +17,7 @@ class MultistepScheduler : public SigmaScheduler {
  public:
   Tensor add_noise(const Tensor& original_samples, const Tensor& noise, const Tensor& timesteps) override;
   void keep_samples(const Tensor& places) override;
-  std::vector<RunState> run_state() override {
-    return {{"model_outputs", &history_, history_.size()}, {"lower_order_nums", &lower_order_nums_, history_.size()}};
-  }
+  std::vector<RunState> run_state() override;
 
  protected:
   // sample = alpha * signal + sigma * noise, and lambda = log(alpha / sigma), in float32 as diffusers has them.

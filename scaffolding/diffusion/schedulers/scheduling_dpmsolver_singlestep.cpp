@@ -33,6 +33,10 @@ Fields DPMSolverSinglestepConfig::fields() {
   return f;
 }
 
+std::vector<RunState> DPMSolverSinglestepScheduler::run_state() {
+  return {{"model_outputs", &history_, history_.size()}, {"sample", &sample_}};
+}
+
 DPMSolverSinglestepScheduler::DPMSolverSinglestepScheduler(DPMSolverSinglestepConfig config)
     : config_(std::move(config)) {
   check_solver(kName, config_, 3);

@@ -43,9 +43,7 @@ class DPMSolverSinglestepScheduler final : public MultistepScheduler {
     MultistepScheduler::keep_samples(places);
     keep_places(sample_, places);
   }
-  std::vector<RunState> run_state() override {
-    return {{"model_outputs", &history_, history_.size()}, {"sample", &sample_}};
-  }
+  std::vector<RunState> run_state() override;
   std::vector<int64_t> orders_of(int64_t steps) const;  // of each step of a run
 
  protected:

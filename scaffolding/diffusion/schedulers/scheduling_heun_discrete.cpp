@@ -22,6 +22,10 @@ Fields HeunDiscreteConfig::fields() {
   return f;
 }
 
+std::vector<RunState> HeunDiscreteScheduler::run_state() {
+  return {{"prev_derivative", &prev_derivative_}, {"sample", &sample_}};
+}
+
 HeunDiscreteScheduler::HeunDiscreteScheduler(HeunDiscreteConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});

@@ -35,7 +35,7 @@ class HeunDiscreteScheduler final : public SigmaScheduler {
   void keep_samples(const Tensor& places) override {
     keep_places(prev_derivative_, places), keep_places(sample_, places);
   }
-  std::vector<RunState> run_state() override { return {{"prev_derivative", &prev_derivative_}, {"sample", &sample_}}; }
+  std::vector<RunState> run_state() override;
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;

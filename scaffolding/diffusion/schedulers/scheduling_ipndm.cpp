@@ -10,6 +10,8 @@
 
 namespace sf::diffusion {
 
+std::vector<RunState> IPNDMScheduler::run_state() { return {{"ets", &ets_}}; }
+
 IPNDMScheduler::IPNDMScheduler(IPNDMConfig config) : config_(std::move(config)) {
   BetaConfig betas;
   betas.num_train_timesteps = config_.num_train_timesteps;

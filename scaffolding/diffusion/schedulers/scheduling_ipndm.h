@@ -24,7 +24,7 @@ class IPNDMScheduler final : public Scheduler {
   void keep_samples(const Tensor& places) override {
     for (Tensor& t : ets_) keep_places(t, places);
   }
-  std::vector<RunState> run_state() override { return {{"ets", &ets_}}; }
+  std::vector<RunState> run_state() override;
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;

@@ -24,6 +24,8 @@ Fields LMSDiscreteConfig::fields() {
   return f;
 }
 
+std::vector<RunState> LMSDiscreteScheduler::run_state() { return {{"derivatives", &derivatives_}}; }
+
 LMSDiscreteScheduler::LMSDiscreteScheduler(LMSDiscreteConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});

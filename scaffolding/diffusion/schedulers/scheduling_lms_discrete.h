@@ -29,7 +29,7 @@ class LMSDiscreteScheduler final : public SigmaScheduler {
   void keep_samples(const Tensor& places) override {
     for (Tensor& t : derivatives_) keep_places(t, places);
   }
-  std::vector<RunState> run_state() override { return {{"derivatives", &derivatives_}}; }
+  std::vector<RunState> run_state() override;
   // Of the derivative `back` steps ago: its Lagrange polynomial among `order` noise levels, integrated over step `at`.
   double coefficient(int64_t order, int64_t at, int64_t back) const;
 

@@ -24,6 +24,11 @@ Fields PNDMConfig::fields() {
   return f;
 }
 
+std::vector<RunState> PNDMScheduler::run_state() {
+  return {
+      {"ets", &ets_}, {"counter", &counter_}, {"cur_model_output", &cur_model_output_}, {"cur_sample", &cur_sample_}};
+}
+
 PNDMScheduler::PNDMScheduler(PNDMConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "v_prediction"});

@@ -29,10 +29,7 @@ class PNDMScheduler final : public AlphaScheduler {
     for (Tensor& t : ets_) keep_places(t, places);
     keep_places(cur_model_output_, places), keep_places(cur_sample_, places);
   }
-  std::vector<RunState> run_state() override {
-    return {
-        {"ets", &ets_}, {"counter", &counter_}, {"cur_model_output", &cur_model_output_}, {"cur_sample", &cur_sample_}};
-  }
+  std::vector<RunState> run_state() override;
   const std::vector<int64_t>& prk_timesteps() const { return prk_timesteps_; }  // of the Runge-Kutta steps
   void choose_method(std::string method) { method_ = std::move(method); }       // of the next step: prk or plms
 

@@ -67,6 +67,13 @@ Fields UniPCMultistepConfig::fields() {
   return f;
 }
 
+std::vector<RunState> UniPCMultistepScheduler::run_state() {
+  auto all = MultistepScheduler::run_state();
+  all.push_back({"last_sample", &last_sample_});
+  all.push_back({"this_order", &this_order_, history_.size()});
+  return all;
+}
+
 UniPCMultistepScheduler::UniPCMultistepScheduler(UniPCMultistepConfig config) : config_(std::move(config)) {
   check_solver(kName, config_, kMostOrder);
   // Names of other solvers in configs that are shared between schedulers.

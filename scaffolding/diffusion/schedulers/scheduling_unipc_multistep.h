@@ -49,12 +49,7 @@ class UniPCMultistepScheduler final : public MultistepScheduler {
     keep_places(last_sample_, places);
     if (solver_p_) solver_p_->keep_samples(places);
   }
-  std::vector<RunState> run_state() override {
-    auto all = MultistepScheduler::run_state();
-    all.push_back({"last_sample", &last_sample_});
-    all.push_back({"this_order", &this_order_, history_.size()});
-    return all;
-  }
+  std::vector<RunState> run_state() override;
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;

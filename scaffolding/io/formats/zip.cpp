@@ -232,6 +232,8 @@ uint32_t small(uint64_t v) { return uint32_t(std::min(v, kLimit32)); }
 
 }  // namespace
 
+ZipWriter::ZipWriter(Sink& sink) : sink_(sink) {}
+
 void ZipWriter::put(const std::string& bytes) {
   sink_.write(bytes.data(), bytes.size());
   at_ += bytes.size();

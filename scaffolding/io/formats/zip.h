@@ -53,7 +53,7 @@ class ZipReader {
 // Writes stored entries one after the other. The date is 1980-01-01, so that equal content gives equal bytes.
 class ZipWriter {
  public:
-  explicit ZipWriter(Sink& sink) : sink_(sink) {}
+  explicit ZipWriter(Sink& sink);
   // The data begin at a multiple of `alignment` of the file.
   void add(const std::string& name, const void* data, uint64_t size, uint64_t alignment = 64);
   void finish();

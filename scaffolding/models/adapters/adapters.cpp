@@ -15,6 +15,9 @@ bool among(const std::vector<std::string>& all, const std::string& name) {
 }
 }  // namespace
 
+Adapters::Adapters(Model& model) : model_(model) {}
+Adapters::~Adapters() = default;
+
 Adapters::Adapter* Adapters::find(const std::string& name) {
   auto a = std::find_if(adapters_.begin(), adapters_.end(), [&](auto& adapter) { return adapter.name == name; });
   return a == adapters_.end() ? nullptr : &*a;

@@ -34,7 +34,8 @@ struct AdapterWeight {
 
 class Adapters {
  public:
-  explicit Adapters(Model& model) : model_(model) {}
+  explicit Adapters(Model& model);
+  ~Adapters();
   Adapters(const Adapters&) = delete;
 
   // A new adapter, which is not on. ValueError, and nothing changes, for a name that is taken, a module that is not

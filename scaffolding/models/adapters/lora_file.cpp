@@ -129,6 +129,8 @@ LoraFile::Opened LoraFile::open(const std::string& path) {
 }
 
 LoraFile::LoraFile(const std::string& path) : LoraFile(open(path)) {}
+LoraFile::LoraFile(Opened opened) : LoraFile(std::move(opened.file), opened.path, std::move(opened.config)) {}
+LoraFile::~LoraFile() = default;
 
 LoraFile::LoraFile(std::shared_ptr<const io::Checkpoint> file, const std::string& path,
                    std::optional<LoraConfig> config)

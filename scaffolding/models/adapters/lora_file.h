@@ -67,6 +67,7 @@ class LoraFile {
   // One that is open. path: for errors. config: instead of what the file's metadata or the file beside it say.
   LoraFile(std::shared_ptr<const io::Checkpoint> file, const std::string& path,
            std::optional<LoraConfig> config = std::nullopt);
+  ~LoraFile();
   LoraFile(const LoraFile&) = delete;
 
   // Whether most names are an adapter's.
@@ -110,7 +111,7 @@ class LoraFile {
     std::string path;
     std::optional<LoraConfig> config;
   };
-  explicit LoraFile(Opened opened) : LoraFile(std::move(opened.file), opened.path, std::move(opened.config)) {}
+  explicit LoraFile(Opened opened);
   static Opened open(const std::string& path);
   void read_names();
   void read_stem(Stem& stem) const;

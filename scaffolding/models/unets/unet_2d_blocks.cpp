@@ -43,6 +43,11 @@ Tensor UNetBlock::attend(size_t i, const Tensor& x, const Tensor& context, const
   return attentions.empty() ? x : attentions[i](x, context, Tensor(), mask, context_mask);
 }
 
+DownBlock2D::DownBlock2D(const UNetBlockOptions& o) : UNetDownBlock(o, false) {}
+CrossAttnDownBlock2D::CrossAttnDownBlock2D(const UNetBlockOptions& o) : UNetDownBlock(o, true) {}
+UpBlock2D::UpBlock2D(const UNetBlockOptions& o) : UNetUpBlock(o, false) {}
+CrossAttnUpBlock2D::CrossAttnUpBlock2D(const UNetBlockOptions& o) : UNetUpBlock(o, true) {}
+
 UNetDownBlock::UNetDownBlock(const UNetBlockOptions& o, bool attention) {
   for (int64_t i = 0; i < o.num_layers; ++i) {
     resnets.emplace_back(i == 0 ? o.in_channels : o.out_channels, o.out_channels, o.resnet());

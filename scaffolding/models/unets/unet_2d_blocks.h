@@ -58,11 +58,11 @@ struct UNetDownBlock : UNetBlock {
 };
 struct DownBlock2D : UNetDownBlock {
   SF_MODULE(DownBlock2D, resnets, downsamplers)
-  explicit DownBlock2D(const UNetBlockOptions& options) : UNetDownBlock(options, false) {}
+  explicit DownBlock2D(const UNetBlockOptions& options);
 };
 struct CrossAttnDownBlock2D : UNetDownBlock {
   SF_MODULE(CrossAttnDownBlock2D, attentions, resnets, downsamplers)
-  explicit CrossAttnDownBlock2D(const UNetBlockOptions& options) : UNetDownBlock(options, true) {}
+  explicit CrossAttnDownBlock2D(const UNetBlockOptions& options);
 };
 
 // Up one level: each residual block sees the hidden states and the last of the skips that are left,
@@ -78,11 +78,11 @@ struct UNetUpBlock : UNetBlock {
 };
 struct UpBlock2D : UNetUpBlock {
   SF_MODULE(UpBlock2D, resnets, upsamplers)
-  explicit UpBlock2D(const UNetBlockOptions& options) : UNetUpBlock(options, false) {}
+  explicit UpBlock2D(const UNetBlockOptions& options);
 };
 struct CrossAttnUpBlock2D : UNetUpBlock {
   SF_MODULE(CrossAttnUpBlock2D, attentions, resnets, upsamplers)
-  explicit CrossAttnUpBlock2D(const UNetBlockOptions& options) : UNetUpBlock(options, true) {}
+  explicit CrossAttnUpBlock2D(const UNetBlockOptions& options);
 };
 
 // A residual block, then num_layers times a transformer and a residual block.
