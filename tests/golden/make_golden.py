@@ -54,10 +54,18 @@ def load(path):
     return tensors
 
 
+def shortened(t):
+    """Doubles to 36 bits after the point, of which the rest would not compress: tests ask for 1e-10."""
+    if t.dtype != torch.float64:
+        return t
+    bits = (t.view(torch.int64) + (1 << 15)) & ~((1 << 16) - 1)
+    return torch.where(t.isfinite(), bits, t.view(torch.int64)).view(torch.float64)
+
+
 def save(path, tensors, metadata):
     header, blobs, at = {"__metadata__": dict(sorted(metadata.items()))}, [], 0
     for name, t in sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])):
-        blob = t.contiguous().numpy().tobytes() if t.numel() else b""
+        blob = shortened(t.contiguous()).numpy().tobytes() if t.numel() else b""
         header[name] = {"dtype": NAMES[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + len(blob)]}
         blobs.append(blob)
         at += len(blob)
