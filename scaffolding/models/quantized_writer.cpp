@@ -8,6 +8,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/nn/format.h"
+#include "scaffolding/nn/half_weights.h"
 #include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/quantized_conv.h"
 #include "scaffolding/nn/quantized_gguf.h"
@@ -141,7 +142,8 @@ std::optional<QuantizedEntries> put_quantized_entries(Model& model, std::map<std
   bool nested = false;
   for (auto& m : nn::named_modules(model)) {
     if (typeid(*m.module) == typeid(nn::Linear)) wide.push_back(m.name);
-    if (!dynamic_cast<nn::StoredWeight*>(m.module)) continue;
+    // Those of 16 bits (nn/half_weights.h) are tensors as any other.
+    if (!dynamic_cast<nn::StoredWeight*>(m.module) || nn::is_half(*m.module)) continue;
     SF_CHECK_AS(NotSupported, !dynamic_cast<nn::EmbeddingGGUF*>(m.module), "save_model: '", m.name,
                 "' is a table in blocks, which no folder's format has");
     if (layers.empty()) first = kind_of(*m.module);

@@ -106,4 +106,9 @@ Module* put_half(Module& layer, const Tensor& weight, DType dtype) {
   return nullptr;
 }
 
+bool is_half(const Module& layer) {
+  return dynamic_cast<const LinearHalf*>(&layer) || dynamic_cast<const Conv2dHalf*>(&layer) ||
+         dynamic_cast<const EmbeddingHalf*>(&layer);
+}
+
 }  // namespace sf::nn

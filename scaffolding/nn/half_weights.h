@@ -60,5 +60,6 @@ struct EmbeddingHalf : Module, StoredWeight {
 // and lets its own weight go. Null, and nothing changes, for another module, another shape, or where something stands
 // there already. dtype: of the layer otherwise.
 Module* put_half(Module& layer, const Tensor& weight, DType dtype);
+bool is_half(const Module& layer);  // one of these
 
 }  // namespace sf::nn
