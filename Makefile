@@ -16,8 +16,8 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-distributed \
   test-kills \
   test-memory test-shared-server-kills \
-  test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races sass-lint fuzz bench bench-gpu \
-  gpu-check gpu-pack golden docs format lint clean
+  test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races test-ptx sass-lint fuzz bench \
+  bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and makes a sheet of eight pictures and
@@ -252,6 +252,12 @@ test-cuda-races: build
 	env SF_CUDA_CACHE=1 $(call emulated,cuda_races) \
 	  $(PY) tools/run_tests.py $(BUILD) --cpp \
 	    --gtest=--gtest_filter='$(subst $(space),:,$(RACING_TESTS) $(RACES:%=op_%.equals_cpu_on_test_device))'
+
+# Kernels as nvcc compiles them, their PTX run by an interpreter of NVIDIA's manual beside float64: what the emulator's
+# stand-ins for instructions of the GPU cannot prove. A minute; skipped where nvcc is not.
+test-ptx:
+	tools/setup.sh
+	$(PY) -m pytest -q -s tests/ptx
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang
 # is, else with the mutations that the tests make.

@@ -59,7 +59,8 @@ template <class Q, int V> __device__ inline void values_of(const Vec<Q, V>& code
 }
 
 // x / scale for many x: the bits of the division where they matter, which are those of quotients that a code has
-// (Markstein, 1990: one step from the rounded reciprocal rounds as division does).
+// (Markstein, 1990: one step from the rounded reciprocal rounds as division does). The remainder has the sign that lets
+// a negative zero stay one.
 class DividedBy {
  public:
   __device__ explicit DividedBy(float scale)
@@ -67,7 +68,7 @@ class DividedBy {
   __device__ float operator()(float x) const {
     if (divides_) return x / scale_;
     const float q = x * inverse_;
-    return fabsf(q) < 0x1p17f ? fmaf(fmaf(-q, scale_, x), inverse_, q) : q;  // beyond every code: saturated
+    return fabsf(q) < 0x1p17f ? fmaf(fmaf(q, scale_, -x), -inverse_, q) : q;  // beyond every code: saturated
   }
 
  private:

@@ -1,0 +1,155 @@
+"""Our kernels as PTX: a .cu without its host functions, or a header, with instances and a kernel that fills in the
+parameters by their names in C++, so that their layout is the compiler's."""
+
+import pathlib
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).parents[2]
+# cmake/cuda.cmake has the same
+FLAGS = ["-ptx", "-arch=sm_90a", "-std=c++20", f"-I{ROOT}", "--expt-relaxed-constexpr", "-diag-suppress=186"]
+# source, where its host functions begin, what follows instead
+UNITS = {
+    "attention": (
+        "attention/attention_mma.cu",
+        "\nvoid forward(",
+        """
+template <class T> __device__ void fill(Forward<T>& f, const T* q, const T* k, const T* v, T* y, float* lse, int heads,
+                                        int Lq, int Lk, bool causal) {
+  f = {};
+  f.shape.Hq = heads, f.shape.Lq = Lq, f.shape.Lk = Lk, f.shape.D = f.shape.Dv = 64;
+  f.shape.causal = causal, f.shape.scale = 0.125f;
+  f.q.data = q, f.k.data = k, f.v.data = v, f.y.data = y, f.lse = lse;
+  f.q.head = f.y.head = Lq * 64, f.k.head = f.v.head = Lk * 64, f.q.row = f.k.row = f.v.row = f.y.row = 64;
+  f.tiles = (Lq + 127) / 128, f.parts = f.slices = 1, f.rows = heads * Lq, f.vectors = true;
+}
+#define INSTANCE(T) \\
+  template __global__ void attention_mma<T, 64>(Forward<T>); \\
+  extern "C" __global__ void fill_##T(Forward<T>* f, const T* q, const T* k, const T* v, T* y, float* lse, int heads, \\
+                                      int Lq, int Lk, bool causal) { \\
+    fill(*f, q, k, v, y, lse, heads, Lq, Lk, causal); \\
+  } \\
+  extern "C" __device__ const int bytes_##T = sizeof(Forward<T>);
+INSTANCE(BFloat16) INSTANCE(Half) INSTANCE(float)
+}}""",
+    ),
+    "attention_backward": (
+        "attention/attention_mma_backward.cu",
+        "\n// Warps of a block",
+        """
+template __global__ void query_gradients_mma<BFloat16, 64>(Gradients<BFloat16>);
+template __global__ void key_gradients_mma<BFloat16, 64>(Gradients<BFloat16>);
+extern "C" __global__ void fill(Gradients<BFloat16>* to, const BFloat16* q, const BFloat16* k, const BFloat16* v,
+                                const BFloat16* dy, float* lse, float* delta, BFloat16* dq, BFloat16* dk,
+                                BFloat16* dv, int heads, int Lq, int Lk, bool causal) {
+  *to = {};
+  Backward<BFloat16>& g = to->g;
+  g.shape.Hq = heads, g.shape.Lq = Lq, g.shape.Lk = Lk, g.shape.D = g.shape.Dv = 64;
+  g.shape.causal = causal, g.shape.scale = 0.125f;
+  g.q.data = q, g.k.data = k, g.v.data = v, g.dy.data = dy, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv;
+  g.q.head = g.dy.head = g.dq.head = Lq * 64, g.k.head = g.v.head = g.dk.head = g.dv.head = Lk * 64;
+  g.q.row = g.k.row = g.v.row = g.dy.row = g.dq.row = g.dk.row = g.dv.row = 64;
+  g.lse = lse, g.delta = delta, to->tiles = to->slices = 1, to->vectors = true;
+}
+extern "C" __device__ const int bytes = sizeof(Gradients<BFloat16>);
+}}""",
+    ),
+    "gemm": (
+        "matmul/gemm.cu",
+        "\ntemplate <class T> void multiply(",
+        """
+template __global__ void gemm_tiles<Half>(Tiles<Half>, Finish);
+extern "C" __global__ void fill(Tiles<Half>* t, Finish* f, const Half* a, const Half* b, Half* c, float* bias, int m,
+                                int n, int k) {
+  *t = {a, b, {0, k, 1}, {0, 1, k}, m, n, k, (m + 63) / 64, (n + 63) / 64, 0.5, nullptr, {}, 0};
+  f->c.numbers.data = c, f->c.numbers.dtype = kFloat16;
+  f->c.strides[0] = 0, f->c.strides[1] = n, f->c.strides[2] = 1;
+  f->pre.numbers.data = nullptr, f->bias.data = bias, f->bias.dtype = kFloat32;
+  f->act = Activation::Silu, f->beta = 0;
+}
+}}""",
+    ),
+    "fp8": (
+        "quantize/fp8.cu",
+        "\nbool is_aligned(",
+        """
+#define INSTANCE(Q) \\
+  template __global__ void scaled_elements<Half, Q, 8>(const Half*, Q*, const float*, int64_t); \\
+  template __global__ void widened<Q, Half, 16>(const Q*, Half*, const float*, int64_t, int64_t, bool);
+INSTANCE(Float8E4M3) INSTANCE(Float8E5M2)
+template __global__ void measured_rows<BFloat16, Float8E4M3, 8>(const BFloat16*, Float8E4M3*, float*, int64_t);
+}}""",
+    ),
+    "nf4": (
+        "quantize/nf4.cu",
+        "\ntemplate <class T>\n__global__ void __launch_bounds__(kThreads) dynamic_numbers",
+        """
+template __global__ void nf4_numbers<BFloat16>(const uint8_t*, Scales, BFloat16*, int64_t, bool);
+}}""",
+    ),
+    "group_norm": (
+        "group_norm/held_groups.cuh",
+        None,
+        """
+#include "scaffolding/ops/group_norm/held_groups.cuh"
+#include "scaffolding/ops/group_norm/kept_groups.cuh"
+using namespace sf;
+using namespace sf::cuda;
+template __global__ void sf::cuda::held_groups<BFloat16, true, 2>(Channels<BFloat16>, Hold);
+template __global__ void sf::cuda::kept_groups<BFloat16, true>(Channels<BFloat16>, Keep);
+__device__ void divide_by(Divider& to, uint32_t d) {
+  to.d = d, to.shift = 0;
+  while ((1u << to.shift) < d) ++to.shift;
+  to.magic = uint32_t(((uint64_t(1) << 32) * ((uint64_t(1) << to.shift) - d)) / d + 1);
+}
+extern "C" __global__ void fill(Channels<BFloat16>* c, Hold* k, Keep* keep, const BFloat16* x, BFloat16* y,
+                                float* weight, float* bias, float* mean, float* rstd, int batch, int space,
+                                int channels, int groups, int of_chunk, int log_cluster, int threads, int slices) {
+  const int width = channels / groups, columns = of_chunk * width / 8;
+  *c = {};
+  c->x = c->beside = x, c->out = y, c->weight.data = weight, c->bias.data = bias;
+  c->batch = batch, c->space = space, c->channels = c->near = channels, c->groups = groups, c->width = width;
+  c->mean = mean, c->rstd = rstd, c->eps = 1e-5f, c->last = c->silu = true;
+  divide_by(k->columns, columns), divide_by(k->chunks, groups / of_chunk), divide_by(k->width, width);
+  divide_by(k->groups, of_chunk);
+  k->pixels = (space + (1 << log_cluster) - 1) >> log_cluster, k->rows = (k->pixels + 1) / 2, k->slices = slices;
+  k->of_slice = (k->rows + slices - 1) / slices, k->log_cluster = log_cluster, k->held = 2, k->threads = threads;
+  keep->columns = columns, keep->chunks = groups / of_chunk, keep->groups = of_chunk, keep->slices = slices;
+  keep->pixels = k->pixels, keep->cluster = 1u << log_cluster, keep->threads = threads;
+}
+extern "C" __device__ const int bytes[] = {sizeof(Channels<BFloat16>), sizeof(Hold), sizeof(Keep)};""",
+    ),
+    "row_norm": (
+        "layer_norm/row_norm.cuh",
+        None,
+        """
+#include "scaffolding/ops/layer_norm/row_norm.cuh"
+using namespace sf;
+using namespace sf::cuda;
+#define INSTANCE(kGroup, K) \\
+  template __global__ void sf::cuda::row_norm_of_pair<true, BFloat16, BFloat16, kGroup, 8, K>( \\
+      RowNorm<BFloat16>, NormPair<BFloat16>, unsigned);
+INSTANCE(kWarp, 5) INSTANCE(kThreads, 2)
+extern "C" __global__ void fill(RowNorm<BFloat16>* n, NormPair<BFloat16>* p, const BFloat16* x, BFloat16* y,
+                                const BFloat16* weight, const BFloat16* bias, float* mean, float* rstd, int rows,
+                                int cols) {
+  *n = {};
+  n->x = x, n->y = y, n->rows = rows, n->cols = cols, n->eps = 1e-5f, n->mean = mean, n->rstd = rstd;
+  *p = {weight, bias, 0, 0, false, false};
+}
+extern "C" __device__ const int bytes[] = {sizeof(RowNorm<BFloat16>), sizeof(NormPair<BFloat16>)};""",
+    ),
+}
+
+
+def nvcc():
+    return shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+
+
+def compile_unit(unit, folder):
+    source, host, tail = UNITS[unit]
+    text = (ROOT / "scaffolding/ops" / source).read_text().split(host)[0] if host else ""
+    path = pathlib.Path(folder) / f"{unit}.cu"
+    path.write_text(text + tail + "\n")
+    subprocess.run([nvcc(), *FLAGS, path, "-o", path.with_suffix(".ptx")], check=True)
+    return path.with_suffix(".ptx").read_text()
