@@ -12,7 +12,7 @@ SF_OP_TEST(linear_half) {
   sample(randn({2, 7}), randn({5, 7}).to(kFloat16), none, randn({2, 5})).no_golden().no_grad();
   sample(randn({20, 33}), randn({33, 48}).to(kBFloat16).t(), randn({48})).no_golden().no_grad();
   sample(randn({4, 20}), randn({7, 20}), randn({7})).no_golden().no_grad();
-  rejects("weight must be floating", randn({5, 20}), randint(0, 9, {7, 20}));
+  rejects("weight must be a floating-point tensor", randn({5, 20}), randint(0, 9, {7, 20}));
   rejects("needs input [..., K] and weight [N, K]", randn({5, 21}), randn({7, 20}).to(kFloat16));
 }
 
