@@ -84,7 +84,7 @@ template __global__ void measured_rows<BFloat16, Float8E4M3, 8>(const BFloat16*,
         "quantize/nf4.cu",
         "\ntemplate <class T>\n__global__ void __launch_bounds__(kThreads) dynamic_numbers",
         """
-template __global__ void nf4_numbers<BFloat16>(const uint8_t*, Scales, BFloat16*, int64_t, bool);
+template __global__ void nibble_numbers<BFloat16>(const uint8_t*, BlockScales, BFloat16*, int64_t, bool, bool);
 }}""",
     ),
     "group_norm": (

@@ -229,7 +229,7 @@ def nf4(text, n=9 * 1024 + 300, **how):
     codes, sizes = np.random.default_rng(0).integers(0, 256, n // 2).astype("u1"), np.abs(random(-(-n // 64)))
     scales = np.array([m.put(sizes), 0, 0, 6], "i8").tobytes()
     y = m.put(np.zeros(n, "u2"), False)
-    m.launch("nf4_numbers", -(-n // 8192), 256, [m.put(codes), scales, y, n, 1])
+    m.launch("nibble_numbers", -(-n // 8192), 256, [m.put(codes), scales, y, n, 0, 1])
     numbers = np.array(NF4.split(), "f4")[np.stack([codes >> 4, codes & 15], 1).reshape(-1)]
     return (m.get(y, n, "u2") != to_bf16(numbers * np.repeat(sizes, 64)[:n])).sum()
 
