@@ -304,6 +304,8 @@ def test_accesses_are_checked(ptx):
     m = Machine(ptx["nf4"])
     scales = np.array([m.put(np.ones(1, "f4")), 0, 0, 6], "i8").tobytes()
     with pytest.raises(Fault, match="out of bounds"):
-        m.launch("nf4_numbers", 1, 256, [m.put(np.zeros(512, "u1")), scales, m.put(np.zeros(1000, "u2")), 1024, 1])
+        y = m.put(np.zeros(1000, "u2"))
+        m.launch("nibble_numbers", 1, 256, [m.put(np.zeros(512, "u1")), scales, y, 1024, 0, 1])
     with pytest.raises(Fault, match="no multiple of 16"):
-        m.launch("nf4_numbers", 1, 256, [m.put(np.zeros(520, "u1")) + 4, scales, m.put(np.zeros(1024, "u2")), 1024, 1])
+        y = m.put(np.zeros(1024, "u2"))
+        m.launch("nibble_numbers", 1, 256, [m.put(np.zeros(520, "u1")) + 4, scales, y, 1024, 0, 1])
