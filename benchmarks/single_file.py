@@ -1,11 +1,12 @@
 """How long the program takes from a single file of Stable Diffusion 1.5 to the first step: a file with random weights
 in the original's names, float16, in the page cache.
 
-    PYTHONPATH=build/python python benchmarks/single_file.py build [--size 128] [--rounds 5]
+    PYTHONPATH=build/python python benchmarks/single_file.py build [OTHER_BUILD ...] [--size 128] [--rounds 5]
 
 "before": from the program's start to the end of the first step, less what a step takes, the median of the further
 ones. It holds start, finding out what the file is, its networks, both prompts through CLIP and whatever the first pass
-makes once. Progress is read from a terminal, as a person sees it: it tells steps that take 50 ms or more.
+makes once. Progress is read from a terminal, as a person sees it: it tells steps that take 50 ms or more. "cpu" is the
+processor time of the whole program, of all threads. Several builds take turns.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import time
 
 
 def ends_of_steps(command):
-    """Seconds from the program's start to the end of each step."""
+    """Seconds from the program's start to the end of each step, and processor seconds of all of it."""
     ours, theirs = pty.openpty()
     began, ends, text = time.perf_counter(), [], ""
     program = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
@@ -35,37 +36,42 @@ def ends_of_steps(command):
         done = max((int(n) for n in re.findall(r"step (\d+)/", text)), default=0)
         ends += [now] * (done - len(ends))
     os.close(ours)
-    if program.wait() != 0:
+    _, status, used = os.wait4(program.pid, 0)
+    if status != 0:
         sys.exit(text)
-    return ends
+    return ends, used.ru_utime + used.ru_stime
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("builds", type=pathlib.Path, nargs="+", metavar="build")
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
     o = parser.parse_args()
-    program = o.build / "scaffolding"
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         file = folder / "sd15.safetensors"
         picture = pathlib.Path(__file__).with_name("picture.py")
         subprocess.run([sys.executable, picture, "--dtype", "bf16", "--write", folder / "model"], check=True)
         subprocess.run(
-            [program, "convert", folder / "model", file, "--dtype", "float16"], check=True, stdout=subprocess.DEVNULL
+            [o.builds[0] / "scaffolding", "convert", folder / "model", file, "--dtype", "float16"],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
         print(f"{file.stat().st_size / 1e9:.2f} GB, {o.size}x{o.size}")
-        before, step = [], []
+        found = {build: [] for build in o.builds}
         for _ in range(o.rounds):
-            file.read_bytes()  # into the page cache
-            ends = ends_of_steps(
-                [program, "txt2img", "a red fox", "-m", file, "--steps", "4", "--width", str(o.size)]
-                + ["--height", str(o.size), "-o", folder / "fox.png", "--force"]
-            )
-            step.append(statistics.median(b - a for a, b in zip(ends, ends[1:])))
-            before.append(ends[0] - step[-1])
-    print(f"a step {statistics.median(step):.2f} s, before the first {statistics.median(before):.2f} s (goal 0.30)")
+            for build in o.builds:
+                file.read_bytes()  # into the page cache
+                ends, cpu = ends_of_steps(
+                    [build / "scaffolding", "txt2img", "a red fox", "-m", file, "--steps", "4", "--width", str(o.size)]
+                    + ["--height", str(o.size), "-o", folder / "fox.png", "--force"]
+                )
+                step = statistics.median(b - a for a, b in zip(ends, ends[1:]))
+                found[build].append((step, ends[0] - step, cpu))
+    for build, rounds in found.items():
+        step, before, cpu = (statistics.median(values) for values in zip(*rounds))
+        print(f"{build}: a step {step:.2f} s, before the first {before:.2f} s (goal 0.30), cpu {cpu:.1f} s")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 // they are not, weights to [tap][o][c].
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
+#include <optional>
+
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/ops/conv/conv_1x1.h"
 #include "scaffolding/ops/conv/conv_product.h"
@@ -134,21 +136,36 @@ static void pack_taps(const TensorView& w, int64_t taps, int64_t first, int64_t 
   });
 }
 
-// The rest of a convolution once its product is described: pack b (or find it packed), multiply. pack(shape, to) writes
-// the whole of b.
+// With few pixels a product costs what reading its weight does: one whose packed copy is not kept is packed and
+// multiplied a part at a time, which stays in a cache between the two.
+constexpr int64_t kFewPixels = 128, kPackedPart = 8 << 20;  // bytes
+
+// The rest of a convolution once its product is described: pack b (or find it packed), multiply. pack(shape, to, first)
+// writes the columns of b from that one on.
 template <class K, class P, class F> static void multiply_conv(const P& p, const cpu::PackedKey& key, const F& pack) {
   if (p.m == 0 || p.n == 0) return;
   using Unit = typename K::Unit;
-  PackedShape<K> s(p.k, p.n);
-  auto fill = [&](void* to) {
-    pack(s, static_cast<Unit*>(to));
+  const PackedShape<K> s(p.k, p.n);
+  const cpu::PackedWeight kept(key, s.bytes(), [&](void* to) {
+    pack(s, static_cast<Unit*>(to), 0);
     remember_rest<K>(p, s, to);
-  };
-  cpu::PackedWeight kept(key, s.bytes(), fill);
-  void* b = kept.get();
-  if (!b) fill(b = scratch(s.bytes(), kSlotPackedB));
-  recall_rest<K>(p, s, b);
-  multiply_prepacked<K>(p, s, static_cast<const Unit*>(b));
+  });
+  if (void* b = kept.get()) {
+    recall_rest<K>(p, s, b);
+    return multiply_prepacked<K>(p, s, static_cast<const Unit*>(b));
+  }
+  const int64_t per_strip = max64(1, int64_t(s.bytes()) / s.strips),
+                strips = p.m <= kFewPixels ? max64(8, kPackedPart / per_strip) : s.strips,
+                chunk = strips * kTileCols<K>;
+  for (int64_t c0 = 0; c0 < p.n; c0 += chunk) {
+    P part = p;
+    part.n = min64(chunk, p.n - c0);
+    part.e = columns(p.e, c0);
+    const PackedShape<K> shape(p.k, part.n);
+    Unit* b = static_cast<Unit*>(scratch(shape.bytes(), kSlotPackedB));
+    pack(shape, b, c0);
+    multiply_prepacked<K>(part, shape, b);
+  }
 }
 
 template <class K>
@@ -217,18 +234,21 @@ template <class K, class T> static void forward(const ConvForward& f, bool* rest
         g.out_pixels(), out, g.taps * padded, e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded, {}, rest};
     p.staged = staged_rows<K>(p.from, p.channels, padded);
     if (p.staged.data) p.m = g.batch * p.staged.results()[0] * p.staged.per_frame();
-    auto pack_weight = [&](const PackedShape<K>& s, typename K::Unit* to) {
+    std::optional<TapWeight<T>> w;  // laid out once, where it has to be
+    auto pack_weight = [&](const PackedShape<K>& s, typename K::Unit* to, int64_t c0) {
+      const int64_t first = i * out + c0, columns = min64(s.strips * kTileCols<K>, out - c0);
       if constexpr (K::kDepth == 1)
         if (const int64_t taps = taps_together(f.weight)) {
           if constexpr (std::is_same_v<T, float>) {
-            if (f.weight.dtype == kFloat16) return pack_taps<K, Half>(f.weight, taps, i * out, out, s, to);
-            if (f.weight.dtype == kBFloat16) return pack_taps<K, BFloat16>(f.weight, taps, i * out, out, s, to);
+            if (f.weight.dtype == kFloat16) return pack_taps<K, Half>(f.weight, taps, first, columns, s, to);
+            if (f.weight.dtype == kBFloat16) return pack_taps<K, BFloat16>(f.weight, taps, first, columns, s, to);
           }
-          return pack_taps<K, T>(f.weight, taps, i * out, out, s, to);
+          return pack_taps<K, T>(f.weight, taps, first, columns, s, to);
         }
-      const TapWeight<T> w = by_tap<T>(f.weight);
+      if (!w) w = by_tap<T>(f.weight);
       auto described = p;
-      described.w = {w.data + i * out * w.o, w.tap, w.o, w.c};
+      described.n = columns;
+      described.w = {w->data + first * w->o, w->tap, w->o, w->c};
       pack_whole_b<K>(described, s, to);
     };
     multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, true), pack_weight);
@@ -253,10 +273,12 @@ template <class K, class T> static void backward_data(const ConvBackwardData& f,
         g.in_pixels(), in, g.taps * padded, e, {&g, dy + i * out, f.dy.sizes[1], zeros}, out, padded, {}, rest};
     p.staged = staged_rows<K>(p.from, p.channels, padded);
     if (p.staged.data) p.m = g.batch * p.staged.results()[0] * p.staged.per_frame();
-    auto pack_weight = [&](const PackedShape<K>& s, typename K::Unit* to) {
-      const TapWeight<T> w = by_tap<T>(f.weight);
+    std::optional<TapWeight<T>> w;
+    auto pack_weight = [&](const PackedShape<K>& s, typename K::Unit* to, int64_t c0) {
+      if (!w) w = by_tap<T>(f.weight);
       auto described = p;
-      described.w = {w.data + i * out * w.o, w.tap, w.o, w.c};
+      described.n = min64(s.strips * kTileCols<K>, in - c0);
+      described.w = {w->data + i * out * w->o + c0 * w->c, w->tap, w->o, w->c};
       pack_whole_b<K>(described, s, to);
     };
     multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, false), pack_weight);
@@ -349,8 +371,11 @@ template <class K, class T> static void backward_weights(const ConvBackwardWeigh
                                 f.dy.sizes[1],
                                 p0,
                                 rest};
-      multiply_conv<K>(p, cpu::PackedKey{},
-                       [&](const PackedShape<K>& shape, typename K::Unit* to) { pack_whole_b<K>(p, shape, to); });
+      if (p.m == 0 || p.n == 0) continue;
+      const PackedShape<K> shape(p.k, p.n);
+      auto* b = static_cast<typename K::Unit*>(scratch(shape.bytes(), kSlotPackedB));
+      pack_whole_b<K>(p, shape, b);
+      multiply_prepacked<K>(p, shape, b);
     }
     store_weight(f.dweight, sums, i * out, out, in, padded, g.taps);
   }
