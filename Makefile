@@ -186,10 +186,10 @@ tsan-build:
 $(TSAN_PIECES:%=tsan-%): tsan-%: tsan-build
 	$(call tsan_run,build/tsan,$(TSAN_$*))
 
-# core, autograd, data, train and server, whose tests are built alone: a step of .ci/run.
+# core, autograd, data, distributed, train and server, whose tests are built alone: a step of .ci/run.
 tsan-parts:
 	tools/setup.sh
-	cmake --preset tsan -B build/tsan_parts -DSF_TEST_FOLDERS="core;autograd;data;train;server"
+	cmake --preset tsan -B build/tsan_parts -DSF_TEST_FOLDERS="core;autograd;data;distributed;train;server"
 	cmake --build build/tsan_parts --parallel $(JOBS) --target scaffolding_tests
 	$(call tsan_run,build/tsan_parts,$(TSAN_autograd):$(TSAN_data):$(TSAN_train):$(TSAN_server))
 

@@ -1,9 +1,10 @@
-"""What `#include "scaffolding/scaffolding.h"` costs a source file, beside the standard headers under it.
+"""What `#include "scaffolding/scaffolding.h"`, models.h and diffusion.h cost a source file, beside the standard headers
+under the first.
 
     python benchmarks/public_header.py [--compiler g++] [--rounds 5]
 
 Seconds are the compiler's own (user), the least of the rounds, of -fsyntax-only and of -c. "usual": eight standard
-headers that most programs include anyway; "standard": all that the public headers include. Lines are preprocessed ones.
+headers that most programs include anyway; "standard": all that scaffolding.h includes. Lines are preprocessed ones.
 Functions are those that GCC has to go through: counts do not depend on the machine, and most of the time goes there.
 """
 
@@ -25,12 +26,14 @@ USUAL = "functional map memory optional string tuple variant vector".split()
 
 def sources():
     """Texts by name."""
-    headers = [ROOT / h for h in lint.public_headers(set(lint.tracked()))]
+    headers = [ROOT / h for h in lint.public_headers(set(lint.tracked()), ["scaffolding/scaffolding.h"])]
     standard = sorted({h for p in headers for h in re.findall(r"^#include <([a-z_]+)>", p.read_text(), re.M)})
     return {
         "usual": "".join(f"#include <{h}>\n" for h in USUAL),
         "standard": "".join(f"#include <{h}>\n" for h in standard),
         "scaffolding.h": '#include "scaffolding/scaffolding.h"\n',
+        "models.h": '#include "scaffolding/models/models.h"\n',
+        "diffusion.h": '#include "scaffolding/diffusion/diffusion.h"\n',
     }
 
 

@@ -9,9 +9,9 @@ endif()
 
 install(TARGETS scaffolding EXPORT scaffoldingTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
         NAMELINK_COMPONENT development)
-# The public headers are those that scaffolding.h reaches; kernel argument structs and the harness stay here.
+# The public headers are those that these reach; kernel argument structs and the harness stay here.
 set(sf_headers "")
-set(sf_reached scaffolding/scaffolding.h)
+file(STRINGS cmake/public_headers.txt sf_reached)
 while(sf_reached)
   list(POP_FRONT sf_reached header)
   if(NOT header IN_LIST sf_headers)

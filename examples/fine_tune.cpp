@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "scaffolding/diffusion/diffusion.h"
+#include "scaffolding/models/models.h"
 #include "scaffolding/scaffolding.h"
 
 int main(int argc, char** argv) try {

@@ -1,6 +1,7 @@
 // A picture of a prompt with a LoRA, and one with the LoRA's part of the UNet alone: lora MODEL LORA PROMPT
 #include <cstdio>
 
+#include "scaffolding/diffusion/diffusion.h"
 #include "scaffolding/scaffolding.h"
 
 int main(int argc, char** argv) try {

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "scaffolding/diffusion/diffusion.h"
 #include "scaffolding/scaffolding.h"
 
 static void print_step(int64_t step, int64_t steps) {

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "scaffolding/diffusion/diffusion.h"
+#include "scaffolding/models/models.h"
 #include "scaffolding/scaffolding.h"
 
 namespace data = sf::data;

@@ -1,4 +1,6 @@
-// Everything a program needs. The headers that this one reaches are the public ones: they are what is installed.
+// The framework: tensors, gradients, layers, optimizers, data, training. Networks and pipelines have headers of their
+// own, which cost as much again to compile: scaffolding/models/models.h and scaffolding/diffusion/diffusion.h. What
+// those of cmake/public_headers.txt reach are the public headers: they are what is installed.
 #pragma once
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/engine.h"
@@ -16,8 +18,6 @@
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/data/data.h"
-#include "scaffolding/diffusion/diffusion.h"
-#include "scaffolding/distributed/rendezvous.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/formats/gguf.h"
 #include "scaffolding/io/formats/npy.h"
@@ -28,10 +28,7 @@
 #include "scaffolding/io/pictures/animation.h"
 #include "scaffolding/io/video/video_reader.h"
 #include "scaffolding/io/video/video_writer.h"
-#include "scaffolding/models/models.h"
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/optim/optim.h"
-#include "scaffolding/tokenizers/clip_tokenizer.h"
-#include "scaffolding/tokenizers/text_tokenizer.h"
 #include "scaffolding/train/train.h"

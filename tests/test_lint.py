@@ -80,11 +80,12 @@ def test_heavy_headers_stay_out_of_the_public_ones(checked):
     inner, apart = "scaffolding/core/a.h", "scaffolding/core/b.h"
     files = {
         "scaffolding/scaffolding.h": includes(inner),
+        "cmake/public_headers.txt": "scaffolding/scaffolding.h\n",
         inner: "#include <map>\n#include <regex>\n",
         apart: "#include <regex>\n",
     }
     (said,) = checked(public, files)
-    assert said.startswith(f"{inner}:2: <regex> in a header that scaffolding.h reaches")
+    assert said.startswith(f"{inner}:2: <regex> in a public header")
 
 
 @pytest.mark.parametrize(

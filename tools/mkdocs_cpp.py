@@ -25,8 +25,8 @@ STYLE = ROOT / "tools" / "doxygen_site.css"
 
 
 def public_headers():
-    """Those that scaffolding.h reaches, by path from the root."""
-    found, waiting = set(), ["scaffolding/scaffolding.h"]
+    """By path from the root."""
+    found, waiting = set(), (ROOT / "cmake" / "public_headers.txt").read_text().split()
     while waiting:
         path = waiting.pop()
         if path not in found:
@@ -118,8 +118,10 @@ def pages(config, output):
     lines = [
         "# The C++ library",
         "",
-        "The headers that `scaffolding/scaffolding.h` reaches, in Doxygen's pages, which can be searched by name and",
-        "list [classes](annotated.html), [namespaces](namespaces.html) and [files](files.html) too.",
+        "The headers that are installed, in Doxygen's pages: `scaffolding/scaffolding.h` is the framework,",
+        "`scaffolding/models/models.h` networks, `scaffolding/diffusion/diffusion.h` pipelines and schedulers. They",
+        "can be searched by name and list [classes](annotated.html), [namespaces](namespaces.html) and",
+        "[files](files.html) too.",
         "",
     ]
     for folder, members in sorted(folders.items()):

@@ -1,6 +1,7 @@
 // `scaffolding eval`: how good a model of icons is, of pictures or of clips, in figures that mean the same for every
 // model and every day. Here: of pictures.
 #include <algorithm>
+#include <chrono>
 #include <iomanip>
 #include <iostream>
 #include <memory>

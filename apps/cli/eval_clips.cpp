@@ -1,4 +1,5 @@
 // `scaffolding eval` of a model that makes clips of icons along trajectories.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>

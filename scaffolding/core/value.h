@@ -9,8 +9,20 @@
 namespace sf {
 
 using Floats = std::vector<double>;
-using Value = std::variant<std::monostate, Tensor, bool, int64_t, double, std::string, Shape, Floats, Tensors, DType,
-                           Device, Generator>;
+// A std::variant, whose copies and destructor are compiled once.
+using ValueVariant = std::variant<std::monostate, Tensor, bool, int64_t, double, std::string, Shape, Floats, Tensors,
+                                  DType, Device, Generator>;
+class Value : public ValueVariant {
+ public:
+  using ValueVariant::variant;
+  Value();
+  Value(const Value& other);
+  Value(Value&& other) noexcept;
+  ~Value();
+  using ValueVariant::operator=;
+  Value& operator=(const Value& other);
+  Value& operator=(Value&& other) noexcept;
+};
 
 Tensor wrapped(const Scalar& s);  // a number as a 0-d tensor that does not widen dtypes (ops/pointwise)
 

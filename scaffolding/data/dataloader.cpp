@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "scaffolding/data/image_dataset.h"
+#include "scaffolding/data/prefetch.h"
 
 namespace sf::data {
 
@@ -138,7 +141,7 @@ void DataLoader::start() {
   submitted_ = size_t(now_.batches);
   int64_t position = 0;
   for (size_t i = 0; i < submitted_ && i < batches_.size(); ++i) position += int64_t(batches_[i].size());
-  prefetcher_ = std::make_unique<Prefetcher>(
+  prefetcher_ = std::make_shared<Prefetcher>(
       dataset_, PrefetchOptions{options_.num_workers, now_.epoch_seed, position, options_.prefetch_bytes, true});
 }
 

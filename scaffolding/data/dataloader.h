@@ -9,12 +9,13 @@
 #include <optional>
 
 #include "scaffolding/core/generator.h"
-#include "scaffolding/data/prefetch.h"
+#include "scaffolding/data/dataset.h"
 #include "scaffolding/data/transforms.h"
 
 namespace sf::data {
 
 class ImageDataset;
+class Prefetcher;
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;
@@ -43,6 +44,8 @@ class DataLoader {
  public:
   // ValueError for an empty dataset and impossible arguments.
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options = {});
+  DataLoader(DataLoader&&) = default;
+  DataLoader& operator=(DataLoader&&) = default;
 
   int64_t size() const;         // batches of an epoch
   std::optional<Batch> next();  // of the epoch under way, started if there is none; empty at its end
@@ -76,8 +79,8 @@ class DataLoader {
 
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
-  std::vector<uint32_t> bucket_of_;  // of each sample, where there are buckets
-  std::unique_ptr<Prefetcher> prefetcher_;
+  std::vector<uint32_t> bucket_of_;            // of each sample, where there are buckets
+  std::shared_ptr<Prefetcher> prefetcher_;     // nobody else's
   std::vector<std::vector<int64_t>> batches_;  // of the epoch under way
   size_t submitted_ = 0;
   DataLoaderState now_;

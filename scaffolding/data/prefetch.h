@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <mutex>
 #include <thread>
 
 #include "scaffolding/data/dataset.h"

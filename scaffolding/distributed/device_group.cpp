@@ -1,6 +1,7 @@
 #include "scaffolding/distributed/device_group.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 
 #include "scaffolding/autograd/mode.h"

@@ -1,6 +1,8 @@
 // FileStore: a store in a file that every process can reach. Each change is appended under a lock (flock), and read by
 // the others from where they had come to. Made for the few keys of a start: it asks the file again and again.
 #pragma once
+#include <mutex>
+
 #include "scaffolding/distributed/store.h"
 
 namespace sf::distributed {

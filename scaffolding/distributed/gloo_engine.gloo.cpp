@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 
@@ -108,7 +109,8 @@ class LoopThread final : public ::gloo::transport::tcp::Handler {
     device_->registerDescriptor(wake_, EPOLLIN, this);
   }
   ~LoopThread() override {
-    device_->unregisterDescriptor(wake_, this);
+    device_->unregisterDescriptor(wake_, this);  // returns when Gloo's thread has gone round once more
+    { std::lock_guard turn(turn_); }             // it says so without a lock; here its last turn is over for certain
     close(wake_);
   }
   LoopThread(const LoopThread&) = delete;

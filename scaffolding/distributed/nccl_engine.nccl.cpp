@@ -1,5 +1,6 @@
 // The backend "nccl": numbers between GPUs by NCCL, which is opened at run time. Communicators do not block: joining,
 // and what NCCL does behind a call, is waited for up to a deadline, and whatever hangs can be aborted.
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <optional>

@@ -1,6 +1,9 @@
 #include "scaffolding/distributed/process_group.h"
 
+#include <chrono>
+#include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/distributed/process_group_state.h"

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "scaffolding/core/tensor.h"
-#include "scaffolding/distributed/deadline.h"
 #include "scaffolding/distributed/reduction.h"
 #include "scaffolding/distributed/store.h"
 #include "scaffolding/distributed/work.h"
@@ -98,7 +97,7 @@ class ProcessGroup {
  private:
   struct Call;
   struct State;
-  using Body = std::function<void(uint32_t tag, Deadline deadline)>;
+  struct Body;
   WorkPtr run(const Call& call, Body body, bool async_op);
   WorkPtr all_reduce_here(const Call& call, const std::vector<Tensor>& list, ReduceOp op, bool async_op);
   DeviceGroup* device(const char* op, const Tensor& t);

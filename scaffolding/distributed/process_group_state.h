@@ -1,8 +1,10 @@
 // What ProcessGroup keeps, for the files that make its calls (process_group.cpp, collectives.cpp). Not public.
 #pragma once
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <mutex>
 #include <thread>
 
 #include "scaffolding/distributed/device_group.h"
@@ -11,6 +13,11 @@
 #include "scaffolding/distributed/tree_reduction.h"
 
 namespace sf::distributed {
+
+// What a call does; tag is its number. It ends with the deadline.
+struct ProcessGroup::Body : std::function<void(uint32_t tag, Deadline deadline)> {
+  using function::function;
+};
 
 // What the processes show each other before a call: it must be the same in all.
 struct ProcessGroup::Call {

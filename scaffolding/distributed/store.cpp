@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "scaffolding/core/error.h"
 
@@ -53,64 +55,71 @@ std::string StoreTable::compare_set(const std::string& key, const std::string& e
   return it->second;
 }
 
+struct HashStore::State {
+  bool has(const std::vector<std::string>& keys) const {
+    return std::all_of(keys.begin(), keys.end(), [&](auto& key) { return table.find(key); });
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  StoreTable table;
+};
+HashStore::HashStore() : state_(std::make_shared<State>()) {}
+
 void HashStore::set(const std::string& key, const std::string& value) {
-  std::lock_guard lock(mutex_);
-  table_.set(key, value);
-  changed_.notify_all();
+  std::lock_guard lock(state_->mutex);
+  state_->table.set(key, value);
+  state_->changed.notify_all();
 }
 
 std::string HashStore::get(const std::string& key) {
   wait({key}, timeout_);
-  std::lock_guard lock(mutex_);
-  const std::string* held = table_.find(key);
+  std::lock_guard lock(state_->mutex);
+  const std::string* held = state_->table.find(key);
   SF_CHECK_AS(RuntimeError, held, "HashStore.get: key '", key, "' has just been deleted");
   return *held;
 }
 
 int64_t HashStore::add(const std::string& key, int64_t amount) {
-  std::lock_guard lock(mutex_);
-  int64_t sum = table_.add(key, amount);
-  changed_.notify_all();
+  std::lock_guard lock(state_->mutex);
+  int64_t sum = state_->table.add(key, amount);
+  state_->changed.notify_all();
   return sum;
 }
 
 std::string HashStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
-  std::lock_guard lock(mutex_);
-  std::string held = table_.compare_set(key, expected, desired);
-  changed_.notify_all();
+  std::lock_guard lock(state_->mutex);
+  std::string held = state_->table.compare_set(key, expected, desired);
+  state_->changed.notify_all();
   return held;
 }
 
-bool HashStore::has(const std::vector<std::string>& keys) const {
-  return std::all_of(keys.begin(), keys.end(), [&](auto& key) { return table_.find(key); });
-}
-
 bool HashStore::check(const std::vector<std::string>& keys) {
-  std::lock_guard lock(mutex_);
-  return has(keys);
+  std::lock_guard lock(state_->mutex);
+  return state_->has(keys);
 }
 
 void HashStore::wait(const std::vector<std::string>& keys, double timeout_seconds) {
   check_timeout("HashStore.wait", timeout_seconds);
-  std::unique_lock lock(mutex_);
-  bool came = changed_.wait_for(lock, std::chrono::duration<double>(timeout_seconds), [&] { return has(keys); });
+  std::unique_lock lock(state_->mutex);
+  bool came =
+      state_->changed.wait_for(lock, std::chrono::duration<double>(timeout_seconds), [&] { return state_->has(keys); });
   SF_CHECK_AS(RuntimeError, came, "HashStore.wait: ", listed(keys), " did not come within ", timeout_seconds, " s");
 }
 
 bool HashStore::delete_key(const std::string& key) {
-  std::lock_guard lock(mutex_);
-  return table_.erase(key);
+  std::lock_guard lock(state_->mutex);
+  return state_->table.erase(key);
 }
 
 int64_t HashStore::num_keys() {
-  std::lock_guard lock(mutex_);
-  return int64_t(table_.values().size());
+  std::lock_guard lock(state_->mutex);
+  return int64_t(state_->table.values().size());
 }
 
 void HashStore::append(const std::string& key, const std::string& value) {
-  std::lock_guard lock(mutex_);
-  table_.append(key, value);
-  changed_.notify_all();
+  std::lock_guard lock(state_->mutex);
+  state_->table.append(key, value);
+  state_->changed.notify_all();
 }
 
 PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> store)

@@ -5,11 +5,9 @@
 //   PrefixStore              another store, below a name of its own
 // Thread-safe, apart from set_timeout. What does not come in time is a RuntimeError that names the keys.
 #pragma once
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -56,6 +54,8 @@ class StoreTable {
 
 class HashStore final : public Store {
  public:
+  HashStore();
+  HashStore(const HashStore&) = delete;
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key) override;
   int64_t add(const std::string& key, int64_t amount) override;
@@ -68,10 +68,8 @@ class HashStore final : public Store {
   void append(const std::string& key, const std::string& value) override;
 
  private:
-  bool has(const std::vector<std::string>& keys) const;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  StoreTable table_;
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 class PrefixStore final : public Store {

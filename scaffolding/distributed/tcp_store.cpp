@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
+#include <mutex>
+#include <thread>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/distributed/store_server.h"

@@ -2,6 +2,8 @@
 // may serve it, and PyTorch's clients may ask it.
 //   TCPStore store({.host = "10.0.0.1", .port = 29500, .is_server = rank == 0});
 #pragma once
+#include <mutex>
+
 #include "scaffolding/distributed/socket.h"
 #include "scaffolding/distributed/store.h"
 

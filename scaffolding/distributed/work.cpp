@@ -1,16 +1,28 @@
 #include "scaffolding/distributed/work.h"
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "scaffolding/core/error.h"
 
 namespace sf::distributed {
 
+struct Work::State {
+  std::mutex mutex;
+  std::condition_variable done_changed;
+  bool done = false;
+  std::exception_ptr error;
+  std::function<void()> finish;
+};
+
+Work::Work(std::function<void()> finish) : state_(std::make_shared<State>()) { state_->finish = std::move(finish); }
+
 void Work::wait(double timeout_seconds) {
-  std::unique_lock lock(mutex_);
-  if (finish_) {
-    auto finish = std::exchange(finish_, nullptr);
+  std::unique_lock lock(state_->mutex);
+  if (state_->finish) {
+    auto finish = std::exchange(state_->finish, nullptr);
     lock.unlock();
     std::exception_ptr error;
     try {
@@ -21,31 +33,31 @@ void Work::wait(double timeout_seconds) {
     complete(error);
     lock.lock();
   }
-  auto done = [&] { return done_; };
+  auto done = [&] { return state_->done; };
   if (timeout_seconds > 0) {
-    bool came = done_changed_.wait_for(lock, std::chrono::duration<double>(timeout_seconds), done);
+    bool came = state_->done_changed.wait_for(lock, std::chrono::duration<double>(timeout_seconds), done);
     SF_CHECK_AS(RuntimeError, came, "Work.wait: not done within ", timeout_seconds, " s");
   } else {
-    done_changed_.wait(lock, done);
+    state_->done_changed.wait(lock, done);
   }
-  if (error_) std::rethrow_exception(error_);
+  if (state_->error) std::rethrow_exception(state_->error);
 }
 
 bool Work::is_completed() const {
-  std::lock_guard lock(mutex_);
-  return done_;
+  std::lock_guard lock(state_->mutex);
+  return state_->done;
 }
 
 bool Work::is_success() const {
-  std::lock_guard lock(mutex_);
-  return done_ && !error_;
+  std::lock_guard lock(state_->mutex);
+  return state_->done && !state_->error;
 }
 
 void Work::complete(std::exception_ptr error) {
-  std::lock_guard lock(mutex_);
-  done_ = true;
-  error_ = error;
-  done_changed_.notify_all();
+  std::lock_guard lock(state_->mutex);
+  state_->done = true;
+  state_->error = error;
+  state_->done_changed.notify_all();
 }
 
 }  // namespace sf::distributed

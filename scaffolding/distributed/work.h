@@ -1,18 +1,16 @@
 // Work: a call of a ProcessGroup that may still be under way. Thread-safe; owned by the caller and by the group.
 #pragma once
-#include <condition_variable>
 #include <exception>
 #include <functional>
-#include <mutex>
+#include <memory>
 
 namespace sf::distributed {
 
 class Work {
  public:
-  // of a group's thread
-  Work() = default;
-  // of what is waited for here: `finish` is called once, by the first wait()
-  explicit Work(std::function<void()> finish) : finish_(std::move(finish)) {}
+  // of a group's thread, or, with `finish`, of what is waited for here: it is called once, by the first wait()
+  explicit Work(std::function<void()> finish = {});
+  Work(const Work&) = delete;
   // Returns when the call is done; throws what it threw. RuntimeError when timeout_seconds > 0 pass before.
   void wait(double timeout_seconds = 0);
   bool is_completed() const;
@@ -20,11 +18,8 @@ class Work {
   void complete(std::exception_ptr error);
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable done_changed_;
-  bool done_ = false;
-  std::exception_ptr error_;
-  std::function<void()> finish_;
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace sf::distributed

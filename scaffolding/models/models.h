@@ -24,3 +24,5 @@
 #include "scaffolding/models/upscalers/srvgg_net_compact.h"
 #include "scaffolding/models/upscalers/upscale.h"
 #include "scaffolding/models/upscalers/upscaler_file.h"
+#include "scaffolding/tokenizers/clip_tokenizer.h"
+#include "scaffolding/tokenizers/text_tokenizer.h"

@@ -2,6 +2,7 @@
 
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -22,5 +23,7 @@ void AdadeltaOptions::step(std::span<Update> updates) const {
     t.param.add_(delta, -lr);
   });
 }
+
+SF_OPTIMIZER(AdadeltaOptions);
 
 }  // namespace sf::optim

@@ -9,6 +9,7 @@
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -82,5 +83,7 @@ void AdafactorOptions::step(std::span<Update> updates) const {
     p.add_(to_dtype(update, p.dtype()), sign * alpha / divisor);
   }
 }
+
+SF_OPTIMIZER(AdafactorOptions);
 
 }  // namespace sf::optim

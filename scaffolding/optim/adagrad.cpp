@@ -2,6 +2,7 @@
 
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -19,5 +20,7 @@ void AdagradOptions::step(std::span<Update> updates) const {
     t.param.add_(div(t.grad, sqrt(sum).add_(Scalar(eps))), -lr / (1 + (t.step - 1) * lr_decay));
   });
 }
+
+SF_OPTIMIZER(AdagradOptions);
 
 }  // namespace sf::optim

@@ -6,6 +6,7 @@
 #include "scaffolding/ops/adamw/kernel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/optim/capturable.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -113,5 +114,8 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
 
 template struct AdamFamily<false>;
 template struct AdamFamily<true>;
+
+SF_OPTIMIZER(AdamOptions);
+SF_OPTIMIZER(AdamWOptions);
 
 }  // namespace sf::optim

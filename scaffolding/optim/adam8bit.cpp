@@ -11,6 +11,7 @@
 #include "scaffolding/optim/adam.h"
 #include "scaffolding/optim/capturable.h"
 #include "scaffolding/optim/kernel.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -157,5 +158,7 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
     }
   });
 }
+
+SF_OPTIMIZER(AdamW8bitOptions);
 
 }  // namespace sf::optim

@@ -5,6 +5,7 @@
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/adam.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -19,5 +20,7 @@ void AdamaxOptions::step(std::span<Update> updates) const {
     t.param.add_(div(avg, largest), -lr / (1 - std::pow(betas[0], t.step)));
   });
 }
+
+SF_OPTIMIZER(AdamaxOptions);
 
 }  // namespace sf::optim

@@ -4,6 +4,7 @@
 
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -26,5 +27,7 @@ void ASGDOptions::step(std::span<Update> updates) const {
     weight = float(1 / std::max(1.0, t.step - t0));
   });
 }
+
+SF_OPTIMIZER(ASGDOptions);
 
 }  // namespace sf::optim

@@ -3,6 +3,7 @@
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/adam.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -16,5 +17,7 @@ void LionOptions::step(std::span<Update> updates) const {
     move_towards(avg, t.grad, 1 - betas[1]);
   });
 }
+
+SF_OPTIMIZER(LionOptions);
 
 }  // namespace sf::optim

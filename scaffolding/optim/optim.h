@@ -22,6 +22,7 @@
 
 namespace sf::optim {
 
+// Each is compiled beside its rule (rule_optimizer.h).
 using Adam = RuleOptimizer<AdamOptions>;
 using AdamW = RuleOptimizer<AdamWOptions>;
 using AdamW8bit = RuleOptimizer<AdamW8bitOptions>;

@@ -5,6 +5,7 @@
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/adam.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -29,5 +30,7 @@ void RAdamOptions::step(std::span<Update> updates) const {
     t.param.add_(div(avg, sqrt(squares).add_(Scalar(eps))), -rate * std::sqrt(correction2) * rectified);
   });
 }
+
+SF_OPTIMIZER(RAdamOptions);
 
 }  // namespace sf::optim

@@ -2,6 +2,7 @@
 
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -29,5 +30,7 @@ void RMSpropOptions::step(std::span<Update> updates) const {
     t.param.add_(update, -lr);
   });
 }
+
+SF_OPTIMIZER(RMSpropOptions);
 
 }  // namespace sf::optim

@@ -3,6 +3,7 @@
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/per_param.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -23,5 +24,7 @@ void RpropOptions::step(std::span<Update> updates) const {
     t.param.add_(mul(sign(previous), size), -1);
   });
 }
+
+SF_OPTIMIZER(RpropOptions);
 
 }  // namespace sf::optim

@@ -4,6 +4,7 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/optim/capturable.h"
 #include "scaffolding/optim/kernel.h"
+#include "scaffolding/optim/rule_optimizer.h"
 
 namespace sf::optim {
 
@@ -66,5 +67,7 @@ void SGDOptions::step(std::span<Update> updates) const {
         if (*t) autograd::bump_version(*t);
   });
 }
+
+SF_OPTIMIZER(SGDOptions);
 
 }  // namespace sf::optim

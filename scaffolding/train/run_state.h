@@ -32,4 +32,11 @@ RunState load_run_state(const std::string& path);  // ValueError naming the file
 std::string run_state_text(const RunState& state, const RunOptions& options);  // what the file holds
 RunState parse_run_state(std::string_view text, const std::string& path);      // path: for errors
 
+struct FitResult {
+  bool stopped = false;  // by SIGINT or stop()
+  int64_t step = 0, epoch = 0;
+  double loss = 0;         // of the last step; NaN where there was none
+  std::string checkpoint;  // the newest; empty without an output_dir
+};
+
 }  // namespace sf::train

@@ -6,12 +6,15 @@
 //   trainer.fit();
 // Keeps references to all of them; the loop is TrainingLoop. One thread; one run per output_dir.
 #pragma once
+#include <functional>
 #include <iosfwd>
+#include <map>
 
 #include "scaffolding/data/dataloader.h"
+#include "scaffolding/nn/module.h"
 #include "scaffolding/optim/optim.h"
-#include "scaffolding/train/interrupt.h"
-#include "scaffolding/train/training_loop.h"
+#include "scaffolding/train/event_file.h"
+#include "scaffolding/train/run_state.h"
 
 namespace sf::train {
 
@@ -53,24 +56,21 @@ class Trainer {
 
   Trainer(const Trainer&) = delete;
 
-  FitResult fit();                             // see TrainingLoop
-  void stop() { loop_.stop(); }                // after the step under way; for callbacks
-  std::string save() { return loop_.save(); }  // a checkpoint now, between steps; its folder
+  FitResult fit();     // see TrainingLoop
+  void stop();         // after the step under way; for callbacks
+  std::string save();  // a checkpoint now, between steps; its folder
 
   int64_t step() const { return state().step; }
-  const RunState& state() const { return loop_.state(); }
-  double loss() { return loop_.loss(); }                                // of the last step; waits for it
-  optim::GraphedStep::Statistics graphs() const;                        // of captured steps
-  EventFile* tensorboard() const { return loop_.tensorboard().get(); }  // during fit()
+  const RunState& state() const;
+  double loss();                                  // of the last step; waits for it
+  optim::GraphedStep::Statistics graphs() const;  // of captured steps
+  EventFile* tensorboard() const;                 // during fit()
   // What is wrong with newer checkpoints that resume="latest" passed over.
-  const std::vector<std::string>& damaged_checkpoints() const { return loop_.damaged_checkpoints(); }
+  const std::vector<std::string>& damaged_checkpoints() const;
 
  private:
-  LoopOptions loop_options(const TrainerOptions& o);
-  bool interrupted() const { return interrupt_ && interrupt_->asked(); }
-  bool stop_on_interrupt_;
-  std::optional<StopOnInterrupt> interrupt_;  // during fit()
-  TrainingLoop loop_;
+  struct Run;
+  std::shared_ptr<Run> run_;
 };
 
 }  // namespace sf::train

@@ -12,13 +12,6 @@
 
 namespace sf::train {
 
-struct FitResult {
-  bool stopped = false;  // by SIGINT or stop()
-  int64_t step = 0, epoch = 0;
-  double loss = 0;         // of the last step; NaN where there was none
-  std::string checkpoint;  // the newest; empty without an output_dir
-};
-
 struct LoopOptions {
   RunOptions run;
   std::optional<uint64_t> seed;  // of the default generators, set when a run begins anew

@@ -10,6 +10,7 @@
 #include "python/bindings/core/bind_generator.h"
 #include "python/bindings/data/bind_video.h"
 #include "scaffolding/data/data.h"
+#include "scaffolding/data/prefetch.h"
 #include "scaffolding/io/pictures/animation.h"
 #include "scaffolding/ops/ops.h"
 

@@ -1,5 +1,6 @@
 #include "scaffolding/backend/cuda/cudnn.h"
 
+#include <mutex>
 #include <optional>
 
 #include "scaffolding/backend/cuda/device.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <mutex>
 #include <sstream>
 
 #include "scaffolding/backend/accelerator.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/core/env.h"

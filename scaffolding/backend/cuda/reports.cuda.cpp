@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "scaffolding/backend/cuda/pinned_memory.h"
 #include "scaffolding/core/env.h"

@@ -1,6 +1,7 @@
 #include "scaffolding/io/hub/hub.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <mutex>
 #include <thread>

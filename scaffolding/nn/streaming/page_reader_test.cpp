@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <thread>
 
 #include "scaffolding/io/file.h"
 #include "scaffolding/io/read_ahead.h"

@@ -1,6 +1,7 @@
 #include "scaffolding/core/generator.h"
 
 #include <map>
+#include <mutex>
 #include <random>
 
 #include "scaffolding/core/error.h"

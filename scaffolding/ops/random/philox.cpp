@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda_graph.h"

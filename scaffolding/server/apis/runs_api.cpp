@@ -1,6 +1,7 @@
 // Our own API, /api/v1: training runs of the folders that --runs names: figures of each step, sample pictures and
 // evaluations, as `scaffolding train` and the Trainer write them. Looked at anew at each request, since a run goes on.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 

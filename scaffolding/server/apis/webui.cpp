@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <span>
 
 #include "scaffolding/core/error.h"

@@ -1,5 +1,7 @@
 #include "scaffolding/server/http/guard.h"
 
+#include <chrono>
+
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/base64.h"
 #include "scaffolding/io/test_folder.h"

@@ -1,5 +1,6 @@
 // What several servers of one history tell each other by its database: whose a job is, and what became of it.
 #include <chrono>
+#include <mutex>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/jobs/history.h"

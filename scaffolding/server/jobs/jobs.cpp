@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/http/api_error.h"

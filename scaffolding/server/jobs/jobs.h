@@ -9,6 +9,7 @@
 #include <future>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <thread>
 

@@ -1,5 +1,9 @@
 // What Jobs keeps of jobs that wait or run: jobs.cpp answers clients by it, worker.cpp computes.
 #pragma once
+#include <condition_variable>
+#include <deque>
+#include <thread>
+
 #include "scaffolding/diffusion/pipelines/shared_steps.h"
 #include "scaffolding/server/jobs/jobs.h"
 

@@ -7,6 +7,8 @@
 #endif
 
 #include <algorithm>
+#include <mutex>
+#include <thread>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/jobs/live_jobs.h"

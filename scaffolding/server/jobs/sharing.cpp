@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <mutex>
+#include <thread>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/jobs/live_jobs.h"

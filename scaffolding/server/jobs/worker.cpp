@@ -1,6 +1,8 @@
 // The thread that computes: it takes jobs from the queue, begins their pictures, steps those that fit in one call of
 // the denoiser, and decodes them. Between two steps anything may change. What is made goes on to saving.cpp.
 #include <algorithm>
+#include <chrono>
+#include <mutex>
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
