@@ -63,14 +63,11 @@ set(isa_priority_base 0)
 set(isa_priority_avx2 1)
 set(isa_priority_avx512 2)
 set(isa_priority_avx512bf16 3)
-if(NOT avx512 IN_LIST SF_ISAS)
-  # Float32 kernels that avx512bf16 has nothing to add to are then compiled for it all the same.
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_winograd.cpu.cpp
-                              ${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_winograd_weights.cpu.cpp
-                              ${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_over_time.cpu.cpp
-                              ${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_over_time_weights.cpu.cpp
-                              PROPERTIES COMPILE_DEFINITIONS SF_WITHOUT_AVX512)
-endif()
+# What avx512bf16 adds nothing to: no instruction of it is in their code, which avx512's is then, to the last one.
+set(sf_without_bf16 data/icon_kernel data/picture_kernel io/pictures/yuv_kernel ops/conv/conv_over_time
+    ops/conv/conv_over_time_weights ops/conv/conv_winograd ops/conv/conv_winograd_weights ops/grid_sample/grid_sample
+    ops/int_mm/int_mm ops/pointwise/pointwise_logical ops/pool/max_pool ops/quantize/gguf_int8 ops/random/box_muller
+    ops/reduce/arg_reduce ops/reduce/reduce ops/reduce/scan)
 # The same pictures for a training, and the same products of quantised numbers, on every machine: a fused multiply-add
 # rounds otherwise.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/data/icon_kernel.cpu.cpp
@@ -94,7 +91,12 @@ set(sf_vector_isas ${SF_ISAS})
 list(REMOVE_ITEM sf_vector_isas amx_emulated)
 set(sf_isa_objects "")
 foreach(isa ${sf_vector_isas})
-  add_library(sf_cpu_${isa} OBJECT ${sf_cpu})
+  set(sf_isa_sources ${sf_cpu})
+  if(isa STREQUAL "avx512bf16" AND avx512 IN_LIST SF_ISAS)   # else they are compiled for it all the same
+    list(JOIN sf_without_bf16 "|" sf_twice)
+    list(FILTER sf_isa_sources EXCLUDE REGEX "/scaffolding/(${sf_twice})\\.cpu\\.cpp$")
+  endif()
+  add_library(sf_cpu_${isa} OBJECT ${sf_isa_sources})
   target_compile_options(sf_cpu_${isa} PRIVATE ${isa_flags_${isa}}
                          -ffp-contract=fast -fno-math-errno -fno-trapping-math)
   target_compile_definitions(sf_cpu_${isa} PRIVATE SF_ISA=${isa} SF_ISA_PRIORITY=${isa_priority_${isa}})

@@ -24,6 +24,17 @@ def test_instruction_sets_share_no_symbols(build_dir):
     assert not found, "\n".join(f"{path.name}: {symbol}" for path, symbol in found[:40])
 
 
+def test_kernels_that_avx512_serves_for_avx512bf16_have_nothing_of_it(build_dir):
+    listed = re.search(r"set\(sf_without_bf16 ([^)]*)\)", (ROOT / "cmake/sources.cmake").read_text())[1].split()
+    assert listed and all((ROOT / f"scaffolding/{name}.cpu.cpp").is_file() for name in listed)
+    folder = build_dir / "CMakeFiles/sf_cpu_avx512bf16.dir/scaffolding"
+    objects = [path for name in listed if (path := folder / f"{name}.cpu.cpp.o").exists()]
+    if not objects:
+        pytest.skip("they are compiled for avx512bf16 where SF_ISAS has it without avx512")
+    for path in objects:
+        assert not re.search("vcvtne|vdpbf16", run("objdump", "-d", path)), path.name
+
+
 def test_the_library_shows_nothing_of_others(build_dir):
     library = build_dir / "libscaffolding.so"
     shown = run("nm", "--dynamic", "--defined-only", "--format=just-symbols", library).split()

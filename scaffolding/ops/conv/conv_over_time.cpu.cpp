@@ -5,8 +5,7 @@
 #include "scaffolding/ops/conv/kernel.h"
 
 // As conv_winograd.cpu.cpp, which offers these.
-#if defined(SF_ISA_PRIORITY) && \
-    (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
+#if defined(SF_ISA_PRIORITY) && SF_ISA_PRIORITY > 0
 #include "scaffolding/ops/conv/winograd_laid.h"
 #include "scaffolding/ops/conv/winograd_over_time.h"
 

@@ -4,8 +4,7 @@
 #include "scaffolding/ops/conv/kernel.h"
 
 // As conv_winograd_weights.cpu.cpp, which offers this.
-#if defined(SF_ISA_PRIORITY) && \
-    (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
+#if defined(SF_ISA_PRIORITY) && SF_ISA_PRIORITY > 0
 #include "scaffolding/ops/conv/pixel_sums.h"
 #include "scaffolding/ops/conv/winograd_laid.h"
 #include "scaffolding/ops/conv/winograd_over_time.h"

@@ -8,9 +8,8 @@
 // weight. Kernels of three frames that are 1x1 in the picture, or 3x3 with a stride of 2: conv_over_time.cpu.cpp.
 #include "scaffolding/ops/conv/kernel.h"
 
-// avx512bf16 has nothing more to offer to float32; it stands in where a build leaves avx512 out.
-#if defined(SF_ISA_PRIORITY) && \
-    (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
+// Not for base, which is compiled to be correct, not to be fast.
+#if defined(SF_ISA_PRIORITY) && SF_ISA_PRIORITY > 0
 #include "scaffolding/ops/conv/winograd_calls.h"
 #include "scaffolding/ops/conv/winograd_over_time.h"
 #include "scaffolding/ops/fused/finished_conv/kernel.h"

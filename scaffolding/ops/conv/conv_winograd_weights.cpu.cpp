@@ -3,9 +3,8 @@
 // the same tiles, of x so many frames later.
 #include "scaffolding/ops/conv/kernel.h"
 
-// avx512bf16 has nothing more to offer to float32; it stands in where a build leaves avx512 out.
-#if defined(SF_ISA_PRIORITY) && \
-    (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
+// Not for base, as conv_winograd.cpu.cpp.
+#if defined(SF_ISA_PRIORITY) && SF_ISA_PRIORITY > 0
 #include "scaffolding/ops/conv/pixel_sums.h"
 #include "scaffolding/ops/conv/winograd_calls.h"
 #include "scaffolding/ops/conv/winograd_over_time.h"
