@@ -1,12 +1,12 @@
 #!/bin/bash
 # Everything that needs a GPU, in one call of under ten minutes: devices, the op harness, the Python tests, the
-# benchmark beside PyTorch's, a profile, memcheck and racecheck. Each stage has its own time limit, so that one that
-# hangs costs itself alone; the summary comes last and is also in the output folder.
+# benchmark beside PyTorch's, a profile, memcheck, racecheck, synccheck and counters. Each stage has its own time limit,
+# so that one that hangs costs itself alone; the summary comes last and is also in the output folder.
 #   tools/gpu_check.sh [--pack FILE | --build FOLDER] [--seconds N] [--stages LIST] [--tiny]
 #     [--bench-seconds N] [--bench-filter TEXT]
 # --pack: what tools/gpu_pack.sh wrote, for a machine that lacks what our build needs (build-gpu/gpu_pack.tar.xz where
 # it is there). --build: a build folder with libscaffolding_cuda.so (build).
-# --stages: some of devices,ops,bench,profile,python,memcheck,racecheck,counters.
+# --stages: some of devices,ops,bench,profile,python,memcheck,racecheck,synccheck,counters.
 # --bench-seconds, --bench-filter: how long the benchmark may take (225), and which of its rows are measured.
 # --tiny: small shapes, to try it in the emulator.
 # PYTHON (python3): with pytest and numpy, of the version that was packed for.
@@ -15,7 +15,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 started=$SECONDS
-pack= build= limit=560 stages=devices,ops,bench,profile,python,memcheck,racecheck,counters tiny=
+known=devices,ops,bench,profile,python,memcheck,racecheck,synccheck,counters
+pack= build= limit=560 stages=$known tiny=
 bench_seconds=225 bench_filter=
 while (($#)); do
   case $1 in
@@ -28,6 +29,9 @@ while (($#)); do
     --tiny) tiny=--tiny; shift ;;
     *) echo "gpu_check: unknown argument $1" >&2; exit 2 ;;
   esac
+done
+for name in ${stages//,/ }; do
+  [[ ",$known," == *",$name,"* ]] || { echo "gpu_check: there is no stage $name: $known" >&2; exit 2; }
 done
 python=${PYTHON:-python3}
 out=${OUT:-build/gpu_check}
@@ -83,7 +87,7 @@ stage() {
   if [ -n "$tiny" ]; then seconds=$((4 * seconds)); fi   # the emulator takes longer
   if ((seconds > $(left) - 5)); then seconds=$(($(left) - 5)); fi
   echo "=== $name" >>"$logs"
-  timeout -k 5 "$seconds" "$@" >>"$logs" 2>&1
+  stage_seconds=$seconds timeout -k 5 "$seconds" "$@" >>"$logs" 2>&1
   code=$?
   case $code in
     77) say "$name: skipped: $(last_line)" ;;
@@ -122,15 +126,17 @@ run_ops() {
   grep -q '^\[       OK' "$scratch"/ops_* || failed=$((failed + 1))   # a filter that matches nothing proves nothing
   return $((failed > 0))
 }
-# What failed, in full; which test a process that did not end was in; why some were skipped; how many there were.
+# What failed, in full; what a sanitizer found in a test whose numbers are right; which test a process that did not end
+# was in; why some were skipped; how many there were.
 report_ops() {
   local file
   for file in "$scratch"/ops_*; do
-    awk '/^\[ RUN/ {test = $0; text = ""; next}
-      /^\[       OK/ {test = ""; next}
-      /^\[  FAILED/ && test {print test "\n" text $0; test = ""; next}
+    awk '/^\[ RUN/ {printf "%s", found; test = $0; text = found = ""; next}
+      /^\[       OK/ {if (found) print test "\n" found $0; test = found = ""; next}
+      /^\[  FAILED/ && test {print test "\n" text $0; test = found = ""; next}
+      /^=========/ && !/COMPUTE-SANITIZER$|SUMMARY: 0 / {found = found $0 "\n"}
       {text = text $0 "\n"}
-      END {if (test) print "not ended: " test "\n" text}' "$file"
+      END {if (test) print "not ended: " test "\n" text; else printf "%s", found}' "$file"
   done
   awk '/: Skipped$/ {getline; sub(/^unproven here: [a-z0-9_]+ /, "an op "); sub(/^[a-z0-9_]+ draws/, "an op draws")
       print "skipped: " $0}' "$scratch"/ops_* | sort | uniq -c | sort -rn
@@ -170,22 +176,33 @@ bench() {
   "$python" benchmarks/gpu "${options[@]}" $tiny
 }
 
-# Every kernel call of the networks with its time; then, where ncu is and reads counters, those of one pass.
+# Every kernel call of the networks with its time; then, where ncu is and reads counters, those of our kernels in one
+# pass. ncu writes its table when the program has ended: that is interrupted in time, so that what there is stays.
 profile() { "$python" benchmarks/gpu/kernel_times.py --output "$out" $tiny; }
 counters() {
   command -v ncu >/dev/null || { echo "there is no ncu"; return 77; }
-  ncu --clock-control none --profile-from-start off \
+  local code
+  ncu --clock-control none --profile-from-start off --target-processes all \
+    --kernel-name-base mangled --kernel-name "regex:$OURS" \
     --section SpeedOfLight --section LaunchStats --section Occupancy --csv --page raw --log-file "$out/ncu.csv" \
+    timeout -s INT -k 2 $((2 * stage_seconds / 3)) \
     "$python" benchmarks/gpu/kernel_times.py --ncu --filter "UNet SD2.1 b2" $tiny
+  code=$?
+  echo "counters of $(grep -cE '^"[0-9]+",' "$out/ncu.csv") kernel calls"
+  return $code
 }
 
+# Our kernels alone: the libraries' take most of the time, and are not ours to mend. memcheck sees where a tensor ends
+# only where each is a block of its own.
 sanitizer() {
   command -v compute-sanitizer >/dev/null || { echo "there is no compute-sanitizer"; return 77; }
-  run_ops "$FAST" 4 compute-sanitizer --tool "$1" --error-exitcode 9 --print-limit 20
+  run_ops "$FAST" 4 env SF_CUDA_CACHE="$2" compute-sanitizer --tool "$1" --kernel-regex "kns=$OURS" \
+    --error-exitcode 9 --print-limit 20
 }
+OURS=_ZN2sf  # how the names of kernels in our namespace begin, as tools see them
 
 export -f report_devices run_ops report_ops python_tests bench profile counters sanitizer
-export build out scratch python tiny bench_filter HARNESS FAST
+export build out scratch python tiny bench_filter HARNESS FAST OURS
 stage devices 30 bash -c report_devices
 if grep -q '^devices: [FE]' "$summary"; then
   fail "no GPU that this build can use: nothing else is run, and nothing is proven"
@@ -195,8 +212,9 @@ stage ops 100 bash -c "run_ops \"\$HARNESS\" $shards env"
 stage bench "$bench_seconds" bash -c "bench $((bench_seconds - 20))"
 stage profile 45 bash -c profile
 stage python 80 bash -c python_tests
-stage memcheck 50 bash -c 'sanitizer memcheck'
-stage racecheck 50 bash -c 'sanitizer racecheck'
+stage memcheck 50 bash -c 'sanitizer memcheck 0'
+stage racecheck 40 bash -c 'sanitizer racecheck 1'
+stage synccheck 30 bash -c 'sanitizer synccheck 1'
 stage counters 45 bash -c counters
 for file in "$out"/*; do
   if (($(stat -c %s "$file") > 15 << 20)); then tail -c 15M "$file" >"$scratch/end" && cp "$scratch/end" "$file"; fi

@@ -2,23 +2,48 @@
 # Packs what tools/gpu_check.sh needs on a machine with a GPU that has CUDA's toolkit, pip's nvidia packages and a
 # Python, but none of our libraries' packages: builds for that Python and that GPU in build-gpu, gathers the libraries
 # beside it, checks that each finds what it needs, and writes build-gpu/gpu_pack.tar.xz.
-#   tools/gpu_pack.sh [--python PYTHON] [--archs LIST] [--emulator] [--wheels FOLDER] [--limit MIB]
+#   tools/gpu_pack.sh [--python PYTHON] [--archs LIST] [--emulator] [--wheels FOLDER] [--limit MIB] [--without PATH]
 # --python: a Python of the version that is there (its headers are what counts). --emulator: the emulator's library in
 # place of the GPU's, to try the check here. --wheels: pure Python packages for PyTorch's side of the benchmark
-# (diffusers and what it lacks). --limit: fail above so many MiB with the working tree.
+# (diffusers and what it lacks). --limit (64): fail above so many MiB with the working tree; before anything is built,
+# where the last pack or the tree alone says so. --without (models/emoji-128/unet): a folder that no test on a GPU reads
+# and that stays behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=python3.12 archs=90a-real emulator=OFF wheels= limit=64 build=build-gpu
+without=models/emoji-128/unet
 while (($#)); do
   case $1 in
     --python) python=$2; shift 2 ;;
     --archs) archs=$2; shift 2 ;;
     --wheels) wheels=$2; shift 2 ;;
     --limit) limit=$2; shift 2 ;;
+    --without) without=$2; shift 2 ;;
     --emulator) emulator=ON; shift ;;
     *) echo "gpu_pack: unknown argument $1" >&2; exit 2 ;;
   esac
 done
+mib() { awk -v b="$1" 'BEGIN {printf "%.1f", b / 1048576}'; }
+# Bytes and name of each file of the working tree that goes along.
+tree_files() {
+  git ls-files -z --cached --others --exclude-standard | xargs -0 stat -c '%s %n' 2>/dev/null |
+    awk -v without="${without%/}/" 'index($2, without) != 1' || true
+}
+# fits BYTES: whether a pack of so many fits beside the working tree.
+fits() {
+  local tree
+  tree=$(tree_files | awk '{s += $1} END {print s + 0}')
+  echo "gpu_pack: a pack of $(mib "$1") MiB and the working tree's $(mib "$tree") without $without"
+  (($1 + tree <= limit << 20)) && return
+  echo "gpu_pack: more than $limit MiB: leave files aside that no test on a GPU reads, or give another --limit." \
+    "The largest:" >&2
+  tree_files | sort -rn | head -5 | while read -r size name; do echo "  $(mib "$size") MiB $name"; done >&2
+  return 1
+}
+last=0
+if [ -e $build/gpu_pack.tar.xz ]; then last=$(stat -c %s $build/gpu_pack.tar.xz); fi
+fits "$last" || exit 1
+
 python=$(command -v "$python") ||
   { echo "gpu_pack: there is no $python; give one of the other machine's version by --python" >&2; exit 2; }
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -71,15 +96,7 @@ glibc=$(find $pack -type f \( -name '*.so*' -o -perm -u+x \) -print0 |
   awk -F_ '{v[$1] = $2} END {print "glibc " v["GLIBC"] ", libstdc++ " v["GLIBCXX"]}')
 
 tar -C $pack -c . | xz -T1 -9 >$build/gpu_pack.tar.xz
-mib() { awk -v b="$1" 'BEGIN {printf "%.1f", b / 1048576}'; }
 size=$(stat -c %s $build/gpu_pack.tar.xz)
-tree=$(git ls-files -z --cached --others --exclude-standard | xargs -0 stat -c %s 2>/dev/null |
-  awk '{s += $1} END {print s}')
 echo "gpu_pack: $build/gpu_pack.tar.xz, $(mib "$size") MiB (unpacked $(du -sm $pack | cut -f1))," \
   "Python $version, needs $glibc"
-echo "gpu_pack: with the working tree's $(mib "$tree") MiB that makes $(mib $((size + tree))) MiB"
-if ((size + tree > limit << 20)); then
-  echo "gpu_pack: more than $limit MiB: leave files aside that no test on a GPU reads," \
-    "such as models/emoji-128/unet, or give another --limit" >&2
-  exit 1
-fi
+fits "$size" || exit 1

@@ -23,6 +23,7 @@ from scaffolding import cuda
 
 NETWORKS = ("UNet SD2.1 b2 64x64", "UNet SDXL b2 128x128", "VAE decode 1024x1024", "training SD2.1 b16 64x64")
 FLOPS, BANDWIDTH = 785e12, 4.25e12  # one H200, measured: bfloat16 on random data; bytes read and written by a copy
+COLUMNS = ("network", "kernel", "provider", "operands", "us", "floor us", "flop", "bytes")  # of kernels.csv
 LEAD_MS = 50  # of work queued before: longer than the host takes to call everything
 
 
@@ -80,6 +81,24 @@ def table(name, calls):
     return "\n".join(lines)
 
 
+def write(path, mode, lines):
+    with path.open(mode, newline="") as file:
+        csv.writer(file).writerows(lines)
+
+
+def line_of(network, e, us):
+    return (
+        network,
+        e.key,
+        e.provider,
+        e.input_shapes,
+        f"{us:.2f}",
+        f"{floor_us(e):.2f}",
+        f"{e.flops:.0f}",
+        f"{e.bytes:.0f}",
+    )
+
+
 def under_ncu(work):
     driver = ctypes.CDLL("libcuda.so.1")
     with sf.enable_grad() if work.grad else sf.no_grad():
@@ -100,7 +119,11 @@ def main():
     options = parser.parse_args()
     if not cuda.is_available():
         return f"nothing measured: {cuda.why_not()}"
-    lines = []
+    # as in the benchmark (worker.py)
+    sf.backends.cudnn.benchmark = sf.backends.cuda.matmul.benchmark = True
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
+        write(options.output / "kernels.csv", "w", [COLUMNS])
     for name in (n for n in NETWORKS if options.filter in n):
         with cuda.stream(cuda.Stream()):
             work = ROWS[name].make(sf, options.tiny, "eager")
@@ -109,27 +132,10 @@ def main():
                 continue
             calls = calls_of(work, options.tiny)
         print(table(name, calls), flush=True)
-        lines += [
-            (
-                name,
-                e.key,
-                e.provider,
-                e.input_shapes,
-                f"{us:.2f}",
-                f"{floor_us(e):.2f}",
-                f"{e.flops:.0f}",
-                f"{e.bytes:.0f}",
-            )
-            for e, us in calls
-        ]
+        if options.output:
+            write(options.output / "kernels.csv", "a", [line_of(name, event, us) for event, us in calls])
         del work
         cuda.empty_cache()
-    if options.output and lines:
-        options.output.mkdir(parents=True, exist_ok=True)
-        with (options.output / "kernels.csv").open("w", newline="") as file:
-            csv.writer(file).writerows(
-                [("network", "kernel", "provider", "operands", "us", "floor us", "flop", "bytes"), *lines]
-            )
     return 0
 
 
