@@ -30,6 +30,21 @@ template <class F> void visit_floating(const char* op, DType t, const F& f) {
   visit_dtype(t, [&](auto tag) { f(typename decltype(tag)::type()); });
 }
 
+// Whole numbers become elements of a dtype a block at a time: each way to draw them is compiled once for all dtypes.
+constexpr int64_t kBlock = 256;
+using Store = void (*)(void* out, int64_t at, const int64_t* values, int64_t n);
+Store store_of(DType t) {
+  Store store = nullptr;
+  visit_dtype(t, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    store = [](void* out, int64_t at, const int64_t* values, int64_t n) {
+      T* to = static_cast<T*>(out) + at;
+      for (int64_t i = 0; i < n; ++i) to[i] = philox::converted<T>(values[i]);
+    };
+  });
+  return store;
+}
+
 class Philox final : public GeneratorImpl {
  public:
   explicit Philox(int64_t threads) : threads_(threads) {}
@@ -90,19 +105,22 @@ class Philox final : public GeneratorImpl {
   }
   void bernoulli(DType t, void* p, int64_t n, DType probability_dtype, const void* probability) override {
     philox::Stream stream(take(philox::kChancesCounters));
-    visit_dtype(t, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* out = static_cast<T*>(p);
-      visit_floating("bernoulli", probability_dtype, [&](auto q) {
-        auto* chance = static_cast<const decltype(q)*>(probability);
-        using P = std::conditional_t<std::is_same_v<T, double>, double, float>;
-        parallel_for((n + 3) / 4, 1024, [&](int64_t b, int64_t e) {
-          for (int64_t thread = b; thread < e; ++thread) {
-            Words w = stream.words(0, uint64_t(thread));
-            for (int64_t i = 4 * thread; i < std::min(n, 4 * thread + 4); ++i)
-              out[i] = philox::converted<T>(int(philox::happens(w, i, P(philox::value_of(chance[i])))));
+    const Store store = store_of(t);
+    visit_floating("bernoulli", probability_dtype, [&](auto q) {
+      auto* chance = static_cast<const decltype(q)*>(probability);
+      parallel_for((n + 3) / 4, 1024, [&](int64_t b, int64_t e) {
+        int64_t values[kBlock];
+        for (int64_t first = 4 * b, end = std::min(n, 4 * e); first < end; first += kBlock) {
+          const int64_t count = std::min(kBlock, end - first);
+          for (int64_t i = 0; i < count; i += 4) {
+            Words w = stream.words(0, uint64_t(first + i) / 4);
+            for (int64_t j = i; j < std::min(count, i + 4); ++j) {
+              const auto c = philox::value_of(chance[first + j]);
+              values[j] = t == kFloat64 ? philox::happens(w, j, double(c)) : philox::happens(w, j, float(c));
+            }
           }
-        });
+          store(p, first, values, count);
+        }
       });
     });
   }
@@ -149,20 +167,17 @@ class Philox final : public GeneratorImpl {
     return {threads, (n - 1) / (threads * lanes) + 1};
   }
 
-  // f(element, lane, words) for every element; `lanes` numbers are made of each four words.
-  template <int lanes, class F> void each(int64_t n, const F& f) {
+  // f(words, start, step, b, e) for threads b .. e of every round: words(t) are the four words of thread t, of which
+  // `lanes` numbers are made; those of lane i are the elements from start + i * step + t on.
+  template <class F> void each_round(int64_t n, int lanes, const F& f) {
     if (n <= 0) return;
     Launch l = launch_of(n, lanes);
     philox::Stream stream(take(uint64_t(l.rounds)));
     for (int64_t round = 0; round < l.rounds; ++round) {
-      int64_t start = round * l.threads * lanes;
-      parallel_for(std::min(l.threads, n - start), 1024, [&](int64_t b, int64_t e) {
-        for (int64_t t = b; t < e; ++t) {
-          Words w = stream.words(uint64_t(round), uint64_t(t));
-          for (int lane = 0; lane < lanes; ++lane)
-            if (int64_t i = start + lane * l.threads + t; i < n) f(i, lane, w);
-        }
-      });
+      auto words = [&](int64_t t) { return stream.words(uint64_t(round), uint64_t(t)); };
+      const int64_t start = round * l.threads * lanes;
+      parallel_for(std::min(l.threads, n - start), 1024,
+                   [&](int64_t b, int64_t e) { f(words, start, l.threads, b, e); });
     }
   }
 
@@ -173,18 +188,29 @@ class Philox final : public GeneratorImpl {
     philox::visit_numbers(d, [&](auto numbers) {
       constexpr int lanes = decltype(numbers)::lanes;
       using Value = decltype(numbers(0, Words{}));
-      if constexpr (std::is_same_v<Value, int64_t>) {
-        visit_dtype(d.dtype, [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          each<lanes>(d.n, [&, out = static_cast<T*>(d.out)](int64_t i, int lane, const Words& w) {
-            out[i] = philox::converted<T>(numbers(lane, w));
-          });
-        });
-      } else {
-        each<lanes>(d.n, [&, out = static_cast<Value*>(d.out)](int64_t i, int lane, const Words& w) {
-          out[i] = numbers(lane, w);
-        });
-      }
+      each_round(d.n, lanes, [&](const auto& words, int64_t start, int64_t step, int64_t b, int64_t e) {
+        if constexpr (std::is_same_v<Value, int64_t>) {
+          const Store store = store_of(d.dtype);
+          int64_t values[lanes][kBlock];
+          for (int64_t first = b; first < e; first += kBlock) {
+            const int64_t count = std::min(kBlock, e - first);
+            for (int64_t t = 0; t < count; ++t) {
+              const Words w = words(first + t);
+              for (int lane = 0; lane < lanes; ++lane) values[lane][t] = numbers(lane, w);
+            }
+            for (int lane = 0; lane < lanes; ++lane) {
+              const int64_t at = start + lane * step + first;
+              store(d.out, at, values[lane], std::min(count, d.n - at));  // of the last round, some are past the end
+            }
+          }
+        } else {
+          for (int64_t t = b; t < e; ++t) {
+            const Words w = words(t);
+            for (int lane = 0; lane < lanes; ++lane)
+              if (int64_t i = start + lane * step + t; i < d.n) static_cast<Value*>(d.out)[i] = numbers(lane, w);
+          }
+        }
+      });
     });
   }
 

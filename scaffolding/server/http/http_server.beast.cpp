@@ -1,19 +1,29 @@
-// The only file that sees Boost.
+// The only file that sees Boost. Its operations are compiled anew for each type of executor, handler and buffer that
+// they are called with: there is one of each, as far as that goes.
 #include <sys/socket.h>
 
 #include <atomic>
-#include <boost/asio/dispatch.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/websocket.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <boost/beast/websocket/rfc6455.hpp>
+#include <boost/beast/websocket/stream.hpp>
+#include <charconv>
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "scaffolding/core/error.h"
@@ -27,6 +37,13 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 namespace websocket = beast::websocket;
 using tcp = asio::ip::tcp;
+using Executor = asio::io_context::executor_type;
+using TcpSocket = asio::basic_stream_socket<tcp, Executor>;
+using TcpStream = beast::basic_stream<tcp, Executor>;
+using Timer =
+    asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>;
+using Done = std::function<void(beast::error_code)>;
+using DoneBytes = std::function<void(beast::error_code, size_t)>;
 using Clock = std::chrono::steady_clock;
 
 namespace {
@@ -41,7 +58,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
   const HttpLimits limits;
   const HttpCallbacks callbacks;
   asio::io_context network{1};
-  tcp::acceptor acceptor;
+  asio::basic_socket_acceptor<tcp, Executor> acceptor;
   asio::thread_pool handlers;
   std::thread thread;
   uint16_t port = 0;
@@ -53,6 +70,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
 namespace {
 
 constexpr size_t kMostMessage = 64 << 10;  // bytes of a WebSocket's message
+
+void on_thread_of(asio::io_context& network, std::function<void()> f) { asio::post(network, std::move(f)); }
 
 // Bytes of a body that count towards the sum of all, as long as it lives.
 class Reserved {
@@ -75,7 +94,7 @@ class BeastExchange;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, std::shared_ptr<HttpServer::Impl> server);
+  Connection(TcpSocket socket, std::shared_ptr<HttpServer::Impl> server);
   ~Connection();
   void start() { read_head(server_->limits.request); }
   void close();
@@ -92,9 +111,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   void read_head(std::chrono::seconds deadline);
   void on_head(beast::error_code error);
+  void read_body();
   void on_body(beast::error_code error);
   void refuse(int status, const std::string& message);
   void write(Response response, bool keep);
+  void write_text(std::string text, Done done);
   void write_next();
   void begin_socket(Headers headers);
   void read_messages();
@@ -104,15 +125,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void answered(int status);
 
   std::shared_ptr<HttpServer::Impl> server_;
-  beast::tcp_stream stream_;
+  TcpStream stream_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<HeldRequest> request_;
   std::optional<http::response<http::string_body>> response_;
-  std::optional<http::response<http::empty_body>> head_;
-  std::optional<http::response_serializer<http::empty_body>> head_writer_;
   std::optional<http::request<http::string_body>> upgrade_;  // a request for a WebSocket
-  std::optional<websocket::stream<beast::tcp_stream&>> socket_;
+  std::optional<websocket::stream<TcpStream&, false>> socket_;
   std::deque<std::string> unsent_;
   size_t unsent_bytes_ = 0;
   std::vector<std::function<void()>> leaving_;
@@ -131,7 +150,7 @@ class BeastExchange final : public Exchange {
   // The connection is let go of on the network's thread, whoever was the last to have it.
   ~BeastExchange() override {
     auto& network = connection_->server().network;
-    asio::post(network, [c = std::move(connection_), number = number_, answered = bool(answered_)] {
+    on_thread_of(network, [c = std::move(connection_), number = number_, answered = bool(answered_)] {
       if (answered) return;
       c->respond(number, {.status = 500, .body = "{\"error\": {\"message\": \"the request was dropped\"}}"});
     });
@@ -160,14 +179,14 @@ class BeastExchange final : public Exchange {
 
  private:
   template <class F> void post(F f) {
-    asio::post(connection_->server().network, [c = connection_, f = std::move(f)] { f(*c); });
+    on_thread_of(connection_->server().network, [c = connection_, f = std::move(f)] { f(*c); });
   }
   std::shared_ptr<Connection> connection_;
   uint64_t number_;
   std::atomic<bool> answered_{false};
 };
 
-Connection::Connection(tcp::socket socket, std::shared_ptr<HttpServer::Impl> server)
+Connection::Connection(TcpSocket socket, std::shared_ptr<HttpServer::Impl> server)
     : server_(std::move(server)), stream_(std::move(socket)), buffer_(server_->limits.header_bytes + (64 << 10)) {
   beast::error_code error;
   stream_.socket().set_option(tcp::no_delay(true), error);
@@ -195,8 +214,13 @@ void Connection::read_head(std::chrono::seconds deadline) {
   parser_->header_limit(uint32_t(server_->limits.header_bytes));
   parser_->body_limit(server_->limits.body_bytes);
   stream_.expires_after(deadline);
-  http::async_read_header(stream_, buffer_, *parser_,
-                          [self = shared_from_this()](beast::error_code error, size_t) { self->on_head(error); });
+  DoneBytes read = [self = shared_from_this()](beast::error_code error, size_t) { self->on_head(error); };
+  http::async_read_header(stream_, buffer_, *parser_, std::move(read));
+}
+
+void Connection::read_body() {
+  DoneBytes read = [self = shared_from_this()](beast::error_code error, size_t) { self->on_body(error); };
+  http::async_read(stream_, buffer_, *parser_, std::move(read));
 }
 
 void Connection::on_head(beast::error_code error) {
@@ -244,17 +268,13 @@ void Connection::on_head(beast::error_code error) {
     return refuse(503, "the bodies of other requests take all the memory that there is for them; try again");
   request_->reserved.emplace(server_->bodies, bytes);
   if (beast::iequals(message[http::field::expect], "100-continue")) {
-    head_.emplace(http::status::continue_, 11);
-    head_writer_.emplace(*head_);
-    return http::async_write(stream_, *head_writer_, [self = shared_from_this()](beast::error_code e, size_t) {
+    return write_text("HTTP/1.1 100 Continue\r\n\r\n", [self = shared_from_this()](beast::error_code e) {
       if (e) return self->close();
-      http::async_read(self->stream_, self->buffer_, *self->parser_,
-                       [self](beast::error_code error, size_t) { self->on_body(error); });
+      self->read_body();
     });
   }
   stream_.expires_after(server_->limits.request);
-  http::async_read(stream_, buffer_, *parser_,
-                   [self = shared_from_this()](beast::error_code error, size_t) { self->on_body(error); });
+  read_body();
 }
 
 void Connection::on_body(beast::error_code error) {
@@ -283,7 +303,7 @@ void Connection::on_body(beast::error_code error) {
 // While its answer is made, a client says nothing: what can be read then is its end, or its next request.
 void Connection::watch() {
   stream_.socket().async_wait(
-      tcp::socket::wait_read, [self = shared_from_this(), number = number_](beast::error_code e) {
+      tcp::socket::wait_read, Done([self = shared_from_this(), number = number_](beast::error_code e) {
         if (self->number_ != number || (self->state_ != State::Waiting && self->state_ != State::Events)) return;
         if (self->socket_) return;  // whose reading notices it
         char byte;
@@ -291,7 +311,7 @@ void Connection::watch() {
         if (n > 0) return;  // the next request: it is read when this one is answered
         if (n < 0 && !e && (errno == EAGAIN || errno == EWOULDBLOCK)) return self->watch();
         self->lost();
-      });
+      }));
 }
 
 void Connection::lost() {
@@ -329,7 +349,7 @@ void Connection::write(Response response, bool keep) {
   if (head_only_) response_->body().clear();  // its length stays
   const int status = response.status;
   stream_.expires_after(server_->limits.response);
-  http::async_write(stream_, *response_, [self = shared_from_this(), status](beast::error_code error, size_t) {
+  DoneBytes written = [self = shared_from_this(), status](beast::error_code error, size_t) {
     self->response_.reset();
     self->answered(status);
     if (error || !self->keep_) {
@@ -343,18 +363,19 @@ void Connection::write(Response response, bool keep) {
     } else {
       self->next_request();
     }
-  });
+  };
+  http::async_write(stream_, *response_, std::move(written));
 }
 
 void Connection::next_request() {
   request_.reset();
   if (state_ == State::Ending) {
     buffer_.clear();
-    return stream_.async_read_some(buffer_.prepare(4096),
-                                   [self = shared_from_this()](beast::error_code error, size_t n) {
-                                     if (error || n == 0) return self->close();
-                                     self->next_request();
-                                   });
+    DoneBytes taken = [self = shared_from_this()](beast::error_code error, size_t n) {
+      if (error || n == 0) return self->close();
+      self->next_request();
+    };
+    return stream_.async_read_some(buffer_.prepare(4096), std::move(taken));
   }
   read_head(server_->limits.idle);
 }
@@ -369,23 +390,32 @@ void Connection::begin_events(uint64_t number, Headers headers) {
   state_ = State::Events;
   keep_ = false;
   if (upgrade_) return begin_socket(std::move(headers));
-  head_.emplace(http::status::ok, 11);
-  head_->set(http::field::server, "scaffolding");
-  head_->set(http::field::content_type, "text/event-stream");
-  head_->set(http::field::cache_control, "no-store");
-  head_->set("X-Accel-Buffering", "no");
-  for (auto& [name, value] : headers) head_->set(name, value);
-  head_->keep_alive(false);
-  head_->chunked(true);
-  head_writer_.emplace(*head_);
+  http::response_header<> head;
+  head.version(11);
+  head.result(http::status::ok);
+  head.set(http::field::server, "scaffolding");
+  head.set(http::field::content_type, "text/event-stream");
+  head.set(http::field::cache_control, "no-store");
+  head.set("X-Accel-Buffering", "no");
+  for (auto& [name, value] : headers) head.set(name, value);
+  head.set(http::field::connection, "close");
+  head.set(http::field::transfer_encoding, "chunked");
+  std::ostringstream text;
+  text << head;
   writing_ = true;
   stream_.expires_after(server_->limits.response);
-  http::async_write_header(stream_, *head_writer_, [self = shared_from_this()](beast::error_code error, size_t) {
+  write_text(text.str(), [self = shared_from_this()](beast::error_code error) {
     self->writing_ = false;
     if (error) return self->lost();
     self->answered(200);
     self->write_next();
   });
+}
+
+void Connection::write_text(std::string text, Done done) {
+  auto held = std::make_shared<std::string>(std::move(text));
+  DoneBytes written = [held, done = std::move(done)](beast::error_code error, size_t) { done(error); };
+  asio::async_write(stream_, asio::buffer(*held), std::move(written));
 }
 
 void Connection::begin_socket(Headers headers) {
@@ -400,23 +430,24 @@ void Connection::begin_socket(Headers headers) {
   socket_->read_message_max(kMostMessage);
   socket_->text(true);
   writing_ = true;
-  socket_->async_accept(*upgrade_, [self = shared_from_this()](beast::error_code error) {
+  socket_->async_accept(*upgrade_, Done([self = shared_from_this()](beast::error_code error) {
     self->writing_ = false;
     if (error) return self->lost();
     self->answered(101);
     self->read_messages();
     self->write_next();
-  });
+  }));
 }
 
 // Clients have nothing to say here: what they send is taken and let go, until they close.
 void Connection::read_messages() {
   buffer_.clear();
-  socket_->async_read(buffer_, [self = shared_from_this()](beast::error_code error, size_t) {
+  DoneBytes read = [self = shared_from_this()](beast::error_code error, size_t) {
     if (self->state_ == State::Closed || (error && self->state_ == State::Ending)) return;
     if (error) return self->lost();
     self->read_messages();
-  });
+  };
+  socket_->async_read(buffer_, std::move(read));
 }
 
 void Connection::send(uint64_t number, std::string text) {
@@ -427,6 +458,13 @@ void Connection::send(uint64_t number, std::string text) {
   write_next();
 }
 
+// As HTTP has parts of a body whose length is not known before.
+std::string as_chunk(const std::string& text) {
+  char size[16];
+  std::string chunk(size, std::to_chars(size, size + sizeof size, text.size(), 16).ptr);
+  return chunk.append("\r\n").append(text).append("\r\n");
+}
+
 void Connection::write_next() {
   if (writing_ || state_ == State::Closed) return;
   if (unsent_.empty()) {
@@ -435,25 +473,25 @@ void Connection::write_next() {
       return;
     }
     writing_ = true;
-    if (socket_)
-      return socket_->async_close(websocket::close_code::normal,
-                                  [self = shared_from_this()](beast::error_code) { self->close(); });
-    asio::async_write(stream_, http::make_chunk_last(),
-                      [self = shared_from_this()](beast::error_code, size_t) { self->close(); });
+    Done closed = [self = shared_from_this()](beast::error_code) { self->close(); };
+    if (socket_) socket_->async_close(websocket::close_code::normal, std::move(closed));
+    else write_text("0\r\n\r\n", std::move(closed));
     return;
   }
   writing_ = true;
-  if (!socket_) stream_.expires_after(server_->limits.response);
   auto text = std::make_shared<std::string>(std::move(unsent_.front()));
   unsent_.pop_front();
-  auto written = [self = shared_from_this(), text](beast::error_code error, size_t) {
+  DoneBytes written = [self = shared_from_this(), text, size = text->size()](beast::error_code error, size_t) {
     self->writing_ = false;
-    self->unsent_bytes_ -= text->size();
+    self->unsent_bytes_ -= size;
     if (error) return self->lost();
     self->write_next();
   };
-  if (socket_) socket_->async_write(asio::buffer(*text), std::move(written));
-  else asio::async_write(stream_, http::make_chunk(asio::buffer(*text)), std::move(written));
+  if (!socket_) {
+    stream_.expires_after(server_->limits.response);
+    *text = as_chunk(*text);
+    asio::async_write(stream_, asio::buffer(*text), std::move(written));
+  } else socket_->async_write(asio::buffer(*text), std::move(written));
 }
 
 void Connection::end(uint64_t number) {
@@ -471,13 +509,13 @@ void Connection::on_leave(uint64_t number, std::function<void()> left) {
 }  // namespace
 
 void HttpServer::Impl::accept() {
-  acceptor.async_accept([self = shared_from_this()](beast::error_code error, tcp::socket socket) {
+  acceptor.async_accept([self = shared_from_this()](beast::error_code error, TcpSocket socket) {
     if (error == asio::error::operation_aborted || !self->acceptor.is_open()) return;
     if (error) {  // no file handles are left, or the like: not at once again
-      auto timer = std::make_shared<asio::steady_timer>(self->network, std::chrono::milliseconds(50));
-      return timer->async_wait([self, timer](beast::error_code) {
+      auto timer = std::make_shared<Timer>(self->network, std::chrono::milliseconds(50));
+      return timer->async_wait(Done([self, timer](beast::error_code) {
         if (self->acceptor.is_open()) self->accept();
-      });
+      }));
     }
     if (self->connections < self->limits.connections)
       std::make_shared<Connection>(std::move(socket), self)->start();  // else it closes
@@ -515,7 +553,7 @@ size_t HttpServer::connections() const { return impl_->connections; }
 size_t HttpServer::bodies_bytes() const { return impl_->bodies; }
 
 void HttpServer::stop_accepting() {
-  asio::post(impl_->network, [impl = impl_] {
+  on_thread_of(impl_->network, [impl = impl_] {
     beast::error_code error;
     impl->acceptor.close(error);
   });
@@ -523,7 +561,7 @@ void HttpServer::stop_accepting() {
 
 void HttpServer::stop() {
   if (!impl_->thread.joinable()) return;
-  asio::post(impl_->network, [impl = impl_] {
+  on_thread_of(impl_->network, [impl = impl_] {
     beast::error_code error;
     impl->acceptor.close(error);
     impl->stopped = true;
@@ -533,11 +571,11 @@ void HttpServer::stop() {
   impl_->handlers.join();
   // Answers that are being written get there; whoever does not take them is not waited for.
   for (int i = 0; i < 100 && impl_->connections > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  asio::post(impl_->network, [impl = impl_] {
+  on_thread_of(impl_->network, [impl = impl_] {
     for (Connection* c : std::set<Connection*>(impl->open)) c->close();
   });
   // Answers in flight are let go of before the threads that they are posted to.
-  asio::post(impl_->network, [impl = impl_] { impl->network.stop(); });
+  on_thread_of(impl_->network, [impl = impl_] { impl->network.stop(); });
   impl_->thread.join();
   impl_->network.restart();
   impl_->network.poll();  // what is left holds connections, which hold the network
