@@ -104,7 +104,7 @@ def answers(tmp_path_factory):
 
 
 def is_planned(answer):
-    return re.fullmatch(r"engine \d+, \d+ knobs, workspace \d+ bytes", answer) is not None
+    return re.fullmatch(r"engine \d+, \d+ knobs, workspace \d+ bytes(, text of \d+ bytes)?", answer) is not None
 
 
 COMPILED = "compiled, and no driver to load it"
