@@ -176,8 +176,8 @@ std::shared_ptr<const Plan> fastest(int device, const PlannedGraph& p, std::span
   return best;
 }
 
-// A plan's text serves the same graph, GPU and driver alone: the graph's print differs where this library builds another
-// one for the same call.
+// A plan's text serves the same graph, GPU and driver alone. The graph's print differs where another version of this
+// library builds another graph for the same call.
 std::string file_key(int device, const PlanKey& key, const Graph& graph) {
   int driver = 0;
   check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
