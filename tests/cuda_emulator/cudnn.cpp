@@ -102,7 +102,8 @@ const Rule kRules[] = {
     {Kind::EngineConfig, A::ConfigEngine, Type::Descriptor, 1, 1, true, Kind::Engine},
     {Kind::EngineConfig, A::ConfigKnobChoices, Type::Descriptor, 0, 64, true, Kind::KnobChoice},
     {Kind::ExecutionPlan, A::PlanHandle, Type::Handle, 1, 1, true},
-    {Kind::ExecutionPlan, A::PlanEngineConfig, Type::Descriptor, 1, 1, true, Kind::EngineConfig},
+    {Kind::ExecutionPlan, A::PlanEngineConfig, Type::Descriptor, 1, 1, false, Kind::EngineConfig},
+    {Kind::ExecutionPlan, A::PlanJson, Type::Char, 1, int64_t(1) << 30, false},
     {Kind::VariantPack, A::VariantIds, Type::Int64, 1, 64, true},
     {Kind::VariantPack, A::VariantPointers, Type::VoidPointer, 1, 64, true},
     {Kind::VariantPack, A::VariantWorkspace, Type::VoidPointer, 1, 1, true},
@@ -125,19 +126,6 @@ const Rule* rule_of(Kind kind, Attribute a) {
   for (auto& r : kRules)
     if (r.kind == kind && r.attribute == a) return &r;
   return nullptr;
-}
-
-size_t bytes_of(Type t) {
-  switch (t) {
-    case Type::Boolean:
-    case Type::Char: return 1;
-    case Type::Int64:
-    case Type::Double:
-    case Type::Handle:
-    case Type::VoidPointer:
-    case Type::Descriptor: return 8;
-    default: return 4;
-  }
 }
 
 std::map<RawDescriptor, std::shared_ptr<Object>>& objects() {
@@ -221,6 +209,23 @@ std::vector<std::shared_ptr<Object>> proposals(const Object& heuristics) {
   return all;
 }
 
+int64_t g_compiled = 0;  // plans that came of no text
+
+Status finalize_plan(Object& plan) {
+  if (plan.has(A::PlanEngineConfig) == plan.has(A::PlanJson))
+    return refuse(kBadParameter, "a plan is made of a configuration or of a text");
+  if (plan.has(A::PlanJson)) {
+    auto config = config_of(std::string(static_cast<const char*>(plan.bytes(A::PlanJson)), plan.count(A::PlanJson)));
+    if (!config) return refuse(kBadParameter, "a plan's text of another version, or changed");
+    plan.keep(A::PlanEngineConfig, config);
+    return kSuccess;
+  }
+  if (plan.one(A::PlanEngineConfig)->one(A::ConfigEngine)->integer(A::EngineIndex) == 3)
+    return refuse(kNotSupportedSharedMemory, "shared memory");
+  ++g_compiled;
+  return kSuccess;
+}
+
 Status finalize(Object& o) {
   for (auto& r : kRules)
     if (r.kind == o.kind && r.needed && !o.has(r.attribute))
@@ -232,11 +237,7 @@ Status finalize(Object& o) {
       return kSuccess;
     case Kind::KnobChoice:
       return o.enumerator(A::KnobChoiceType) == kKnob ? kSuccess : refuse(kNotSupported, "no such knob");
-    case Kind::ExecutionPlan: {
-      auto engine = o.one(A::PlanEngineConfig)->one(A::ConfigEngine);
-      if (engine->integer(A::EngineIndex) == 3) return refuse(kNotSupportedSharedMemory, "shared memory");
-      return kSuccess;
-    }
+    case Kind::ExecutionPlan: return finalize_plan(o);
     case Kind::VariantPack:
       return o.count(A::VariantIds) == o.count(A::VariantPointers)
                  ? kSuccess
@@ -389,6 +390,15 @@ SF_EXPORT Status cudnnBackendGetAttribute(RawDescriptor d, Attribute a, Type typ
     *count = 1;
     return kSuccess;
   }
+  if (o->kind == Kind::ExecutionPlan && a == A::PlanJson) {
+    auto config = o->one(A::PlanEngineConfig);
+    if (config->one(A::ConfigEngine)->integer(A::EngineIndex) == 1)
+      return refuse(kNotSupported, "this engine's plans are not written");
+    const std::string text = text_of(config);
+    *count = int64_t(text.size());
+    if (values) std::memcpy(values, text.data(), size_t(std::min(wanted, *count)));
+    return kSuccess;
+  }
   if (!o->has(a) || o->type(a) != type) return refuse(kBadParameter, "no such attribute");
   *count = o->count(a);
   std::memcpy(values, o->bytes(a), bytes_of(type) * size_t(std::min(wanted, *count)));
@@ -429,8 +439,9 @@ SF_EXPORT Status cudnnBackendExecute(EmulatedHandle* h, RawDescriptor plan_handl
   return kSuccess;
 }
 
-// For tests: how often an engine ran, and how often heuristics were asked.
+// For tests: how often an engine ran, how often heuristics were asked, and how many plans were compiled.
 SF_EXPORT int64_t sf_cudnn_emulator_runs(int64_t engine) {
   return engine >= 0 && engine < kEngines ? g_runs[engine] : -1;
 }
 SF_EXPORT int64_t sf_cudnn_emulator_questions() { return g_questions; }
+SF_EXPORT int64_t sf_cudnn_emulator_compiled() { return g_compiled; }

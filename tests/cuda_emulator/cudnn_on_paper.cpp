@@ -46,6 +46,11 @@ void plan(const std::string& name, Graph built, const Target& target, const Wish
         if (again.workspace() != first.workspace() || again.choice().knobs != choice.knobs ||
             again.choice().engine != choice.engine)
           line += ", DIFFERENT AGAIN";
+        if (const std::string text = first.text(); !text.empty()) {
+          Plan of_text(graph, target, text);
+          line += ", text of " + std::to_string(text.size()) + " bytes";
+          if (of_text.workspace() != first.workspace()) line += ", DIFFERENT AGAIN";
+        }
         return report(line.c_str());
       } catch (const Failure& f) {
         refusal = f.status == 5001 ? "compiled, and no driver to load it" : f.what();

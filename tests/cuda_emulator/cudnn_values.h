@@ -31,6 +31,19 @@ constexpr Status kBadParameter = 2000, kMisaligned = 2003, kNotFinalized = 2004,
 
 using Dims = std::vector<int64_t>;
 
+inline size_t bytes_of(Type t) {
+  switch (t) {
+    case Type::Boolean:
+    case Type::Char: return 1;
+    case Type::Int64:
+    case Type::Double:
+    case Type::Handle:
+    case Type::VoidPointer:
+    case Type::Descriptor: return 8;
+    default: return 4;
+  }
+}
+
 class Object {
  public:
   explicit Object(Kind k) : kind(k) {}
@@ -39,8 +52,7 @@ class Object {
   bool unloaded = false;  // of a plan: destroyed
 
   void keep(Attribute a, Type type, int64_t count, const void* values) {
-    size_t each = type == Type::Boolean || type == Type::Char ? 1 : wide(type) ? 8 : 4;
-    values_[a] = {type, count, std::string(static_cast<const char*>(values), each * size_t(count)), {}};
+    values_[a] = {type, count, std::string(static_cast<const char*>(values), bytes_of(type) * size_t(count)), {}};
   }
   void keep(Attribute a, std::shared_ptr<Object> part) {
     auto& v = values_[a];
@@ -68,6 +80,10 @@ class Object {
     return v;
   }
   bool flag(Attribute a) const { return has(a) && *static_cast<const char*>(bytes(a)) != 0; }
+  // f(attribute, type, count, bytes, parts)
+  template <typename F> void each(F f) const {
+    for (auto& [a, v] : values_) f(a, v.type, v.count, v.bytes, v.parts);
+  }
   // Of an operation: the tensors that it reads and writes.
   std::vector<std::shared_ptr<Object>> tensors() const {
     std::vector<std::shared_ptr<Object>> all;
@@ -84,15 +100,14 @@ class Object {
     std::string bytes;
     std::vector<std::shared_ptr<Object>> parts;
   };
-  static bool wide(Type t) {
-    return t == Type::Int64 || t == Type::Double || t == Type::Handle || t == Type::VoidPointer;
-  }
   std::map<Attribute, Value> values_;
 };
 
 Status refuse(Status s, const std::string& why);
 Status check_shapes(const Object& o);  // of a tensor, a convolution or an operation with all its attributes
 Status check_graph(const Object& graph);
+std::string text_of(const std::shared_ptr<Object>& config);  // of an engine's configuration
+std::shared_ptr<Object> config_of(const std::string& text);  // null where it is no such text
 // Runs every operation of a graph. memory: of the tensors in memory, by id; numbers: those by value. tf32: float32
 // operands of products are rounded.
 void compute(const Object& graph, const std::map<int64_t, void*>& memory, const std::map<int64_t, float>& numbers,

@@ -82,6 +82,7 @@ enum class Attribute : int {
   PlanHandle = 400,  // deprecated in 9.19, needed before
   PlanEngineConfig = 401,
   PlanWorkspaceSize = 402,
+  PlanJson = 405,
   PlanDeviceProperties = 407,
   KnobChoiceType = 600,
   KnobChoiceValue = 601,

@@ -16,13 +16,41 @@ DataType data_type(DType t) {
   }
 }
 
-Descriptor::Descriptor(Kind kind) { check(api().create_descriptor(kind, &raw_), "create a descriptor"); }
+namespace {
+
+size_t bytes_of(Type t) {
+  switch (t) {
+    case Type::Boolean:
+    case Type::Char: return 1;
+    case Type::Int64:
+    case Type::Double: return 8;
+    default: return 4;
+  }
+}
+
+}  // namespace
+
+Descriptor::Descriptor(Kind kind) : print_(kind == Kind::VariantPack ? 0 : 0xcbf29ce484222325) {
+  check(api().create_descriptor(kind, &raw_), "create a descriptor");
+}
+// FNV-1a
+void Descriptor::note(Attribute a, const void* bytes, size_t size) {
+  print_ = (print_ ^ uint64_t(a)) * 0x100000001b3;
+  for (size_t i = 0; i < size; ++i) print_ = (print_ ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001b3;
+}
 Descriptor::~Descriptor() {
   if (raw_) api().destroy_descriptor(raw_);
 }
 void Descriptor::set(Attribute a, Type type, int64_t count, const void* values) {
   Status s = api().set(raw_, a, type, count, values);
   if (s != kSuccess) check(s, ("set attribute " + std::to_string(int(a))).c_str());
+  // addresses differ from process to process
+  const bool is_address = type == Type::Handle || type == Type::Descriptor || type == Type::VoidPointer;
+  if (print_ && !is_address) note(a, values, bytes_of(type) * size_t(count));
+}
+void Descriptor::set(Attribute a, const Descriptor& value) {
+  set(a, Type::Descriptor, 1, &value.raw_);
+  note(a, &value.print_, sizeof value.print_);
 }
 int64_t Descriptor::integer(Attribute a) const {
   int64_t value = 0, count = 0;
@@ -156,6 +184,12 @@ void Graph::finalize(const Target& target) {
   graph_ = std::move(graph);
 }
 
+uint64_t Graph::print() const {
+  uint64_t all = operations_.size();
+  for (auto& op : operations_) all = (all ^ op.print()) * 0x100000001b3;
+  return all;
+}
+
 namespace {
 
 // One of the descriptors that an attribute holds, copied into a new one, as cuDNN hands them out.
@@ -241,22 +275,28 @@ Plan::Plan(std::shared_ptr<const Graph> graph, const Target& target, const Choic
   finalize(target);
 }
 
+Plan::Plan(std::shared_ptr<const Graph> graph, const Target& target, const std::string& text)
+    : graph_(std::move(graph)), plan_(Kind::ExecutionPlan) {
+  plan_.set(Attribute::PlanJson, Type::Char, int64_t(text.size()), text.data());
+  finalize(target);
+}
+
 void Plan::finalize(const Target& target) {
   if (target.handle) plan_.set(Attribute::PlanHandle, Type::Handle, 1, &target.handle);
   if (target.properties) plan_.set(Attribute::PlanDeviceProperties, *target.properties);
-  plan_.set(Attribute::PlanEngineConfig, config_);
+  if (config_) plan_.set(Attribute::PlanEngineConfig, *config_);
   plan_.finalize("execution plan");
   workspace_ = size_t(plan_.integer(Attribute::PlanWorkspaceSize));
 }
 
 Choice Plan::choice() const {
   Choice c;
-  c.engine = held(config_, Attribute::ConfigEngine, Kind::Engine).integer(Attribute::EngineIndex);
+  c.engine = held(*config_, Attribute::ConfigEngine, Kind::Engine).integer(Attribute::EngineIndex);
   std::vector<Descriptor> knobs;
   std::vector<RawDescriptor> raw;
   for (int i = 0; i < kKnobs; ++i) raw.push_back(knobs.emplace_back(Kind::KnobChoice).raw());
   int64_t count = 0, one = 0;
-  check(api().get(config_.raw(), Attribute::ConfigKnobChoices, Type::Descriptor, kKnobs, &count, raw.data()),
+  check(api().get(config_->raw(), Attribute::ConfigKnobChoices, Type::Descriptor, kKnobs, &count, raw.data()),
         "ask for knobs");
   for (int64_t i = 0; i < std::min<int64_t>(count, kKnobs); ++i) {
     int type = 0;
@@ -264,6 +304,15 @@ Choice Plan::choice() const {
     c.knobs.emplace_back(type, knobs[size_t(i)].integer(Attribute::KnobChoiceValue));
   }
   return c;
+}
+
+std::string Plan::text() const {
+  int64_t size = 0;
+  if (api().get(plan_.raw(), Attribute::PlanJson, Type::Char, 0, &size, nullptr) != kSuccess || size <= 0) return {};
+  std::string all(size_t(size), '\0');
+  if (api().get(plan_.raw(), Attribute::PlanJson, Type::Char, size, &size, all.data()) != kSuccess) return {};
+  all.resize(std::min(all.size(), size_t(size)));
+  return all;
 }
 
 void Plan::run(Handle handle, std::span<const std::pair<Id, void*>> memory, void* workspace) const {

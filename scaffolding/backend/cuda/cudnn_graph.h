@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,9 +22,10 @@ class Descriptor {
  public:
   explicit Descriptor(Kind kind);
   ~Descriptor();
-  Descriptor(Descriptor&& o) noexcept : raw_(std::exchange(o.raw_, nullptr)) {}
+  Descriptor(Descriptor&& o) noexcept : raw_(std::exchange(o.raw_, nullptr)), print_(o.print_) {}
   Descriptor& operator=(Descriptor&& o) noexcept {
     std::swap(raw_, o.raw_);
+    std::swap(print_, o.print_);
     return *this;
   }
 
@@ -33,14 +35,18 @@ class Descriptor {
   void set(Attribute a, bool value) { set(a, Type::Boolean, 1, &value); }
   void set(Attribute a, float value) { set(a, Type::Float, 1, &value); }
   void set(Attribute a, DataType value) { set(a, Type::DataType, 1, &value); }
-  void set(Attribute a, const Descriptor& value) { set(a, Type::Descriptor, 1, &value.raw_); }
+  void set(Attribute a, const Descriptor& value);
   Status try_finalize() { return api().finalize(raw_); }
   void finalize(const char* what) { check(try_finalize(), what); }
   int64_t integer(Attribute a) const;
   RawDescriptor raw() const { return raw_; }
+  // The same for descriptors that the same was set on, in any process. 0 for a variant pack, which each run makes.
+  uint64_t print() const { return print_; }
 
  private:
+  void note(Attribute a, const void* bytes, size_t size);
   RawDescriptor raw_ = nullptr;
+  uint64_t print_;
 };
 
 // Where plans are to run: on a device, or, as in a test without one,
@@ -75,6 +81,7 @@ class Graph {
   void finalize(const Target& target);  // Failure where cuDNN does not know such a graph
 
   const Descriptor& descriptor() const { return *graph_; }
+  uint64_t print() const;  // of its operations with all that they name
   const std::vector<std::pair<Id, float>>& numbers() const { return numbers_; }
 
  private:
@@ -102,8 +109,12 @@ class Plan {
   // Failure where the engine cannot do it.
   Plan(std::shared_ptr<const Graph> graph, const Target& target, Descriptor config);
   Plan(std::shared_ptr<const Graph> graph, const Target& target, const Choice& choice);
+  // From another plan's text for the same graph and GPU. Nothing is compiled; it has no choice().
+  Plan(std::shared_ptr<const Graph> graph, const Target& target, const std::string& text);
 
   Choice choice() const;
+  // As cuDNN writes it, with the kernels that were compiled for it; empty for an engine whose plans it does not write.
+  std::string text() const;
   size_t workspace() const { return workspace_; }
   // On the handle's stream. Each Id of Graph::tensor with its memory.
   void run(Handle handle, std::span<const std::pair<Id, void*>> memory, void* workspace) const;
@@ -111,7 +122,8 @@ class Plan {
  private:
   void finalize(const Target& target);
   std::shared_ptr<const Graph> graph_;
-  Descriptor config_, plan_;
+  std::optional<Descriptor> config_;
+  Descriptor plan_;
   size_t workspace_ = 0;
 };
 

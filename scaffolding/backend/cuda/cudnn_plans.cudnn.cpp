@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -13,6 +15,7 @@
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/kernel_file.h"
+#include "scaffolding/core/env.h"
 
 namespace sf::cuda::cudnn {
 
@@ -56,26 +59,65 @@ constexpr size_t kMostPlans = 4096;  // then all are forgotten, as in gemm.cuda.
 constexpr size_t kRivals = 8;        // that are timed
 constexpr int kRuns = 5;             // of each, after one that does not count
 
-// "engine type:value type:value ..."; anything else is no choice.
-bool read_choice(const std::string& key, Choice& choice) {
+struct Kept {
+  Choice choice;
+  std::string text;  // Plan::text
+};
+
+void say_anew(const std::string& key, const std::string& why) {
+  if (env::flag("SF_TRACE"))
+    std::fprintf(stderr, "cudnn plan %s: made anew: %s\n", kernel_file_path(key).c_str(), why.c_str());
+}
+
+// "engine type:value type:value ...", and from the next line on the plan's text; anything else is no choice.
+bool read_kept(const std::string& key, Kept& kept) {
   KernelImage file;
-  if (!read_kernel_file(key, file) || file.entry != "cudnn plan") return false;
-  std::istringstream words(file.cubin);
-  Choice read;
-  if (!(words >> read.engine) || read.engine < 0) return false;
+  const bool whole = read_kernel_file(key, file) && file.entry == "cudnn plan";
+  std::error_code none;
+  if (!whole && std::filesystem::exists(kernel_file_path(key), none)) say_anew(key, "its file is damaged or another's");
+  if (!whole) return false;
+  const size_t line = std::min(file.cubin.find('\n'), file.cubin.size());
+  std::istringstream words(file.cubin.substr(0, line));
+  Kept read;
+  if (!(words >> read.choice.engine) || read.choice.engine < 0) return false;
   for (int type = 0; words >> type;) {
     char colon = 0;
     int64_t value = 0;
-    if (!(words >> colon >> value) || colon != ':' || int(read.knobs.size()) == kKnobs) return false;
-    read.knobs.emplace_back(type, value);
+    if (!(words >> colon >> value) || colon != ':' || int(read.choice.knobs.size()) == kKnobs) return false;
+    read.choice.knobs.emplace_back(type, value);
   }
-  choice = read;
-  return words.eof();
+  if (!words.eof()) return false;
+  if (line < file.cubin.size()) read.text = file.cubin.substr(line + 1);
+  kept = std::move(read);
+  return true;
 }
-void write_choice(const std::string& key, const Choice& choice) {
-  std::string text = std::to_string(choice.engine);
-  for (auto& [type, value] : choice.knobs) text += ' ' + std::to_string(type) + ':' + std::to_string(value);
-  write_kernel_file(key, {"cudnn plan", text});
+void write_kept(const std::string& key, const Kept& kept) {
+  std::string all = std::to_string(kept.choice.engine);
+  for (auto& [type, value] : kept.choice.knobs) all += ' ' + std::to_string(type) + ':' + std::to_string(value);
+  if (!kept.text.empty()) all += '\n' + kept.text;
+  write_kernel_file(key, {"cudnn plan", all});
+}
+void write_kept(const std::string& key, const Plan& plan) { write_kept(key, {plan.choice(), plan.text()}); }
+
+// The plan that the file of an earlier process names: made of its text, or of its choice where this cuDNN refuses that.
+std::shared_ptr<const Plan> plan_of_file(const PlannedGraph& p, const Target& target) {
+  Kept kept;
+  if (!read_kept(p.file_key, kept)) return nullptr;
+  if (!kept.text.empty()) try {
+      return std::make_shared<const Plan>(p.graph, target, kept.text);
+    } catch (const Failure& f) {
+      say_anew(p.file_key, f.what());
+    }
+  try {
+    auto plan = std::make_shared<const Plan>(p.graph, target, kept.choice);
+    // a text that is written the same and not read is not tried again
+    if (std::string text = plan->text(); !kept.text.empty())
+      write_kept(p.file_key, {kept.choice, text == kept.text ? std::string() : text});
+    return plan;
+  } catch (const Failure& f) {  // the file says what this cuDNN has not: chosen anew and written again
+    say_anew(p.file_key, f.what());
+  }
+  return nullptr;
 }
 
 // The first `most` of the proposals that become plans. An engine may refuse when it is asked to be a plan; what is no
@@ -98,18 +140,13 @@ std::vector<std::shared_ptr<const Plan>> first_plans(const std::shared_ptr<const
 }
 
 std::shared_ptr<const Plan> choose(const PlannedGraph& p, const Target& target, bool& timed) {
-  Choice choice;
-  if (read_choice(p.file_key, choice)) {
-    try {
-      auto plan = std::make_shared<const Plan>(p.graph, target, choice);
-      timed = true;  // as far as it will be
-      return plan;
-    } catch (const Failure&) {  // the file says what this cuDNN has not: chosen anew and written again
-    }
+  if (auto plan = plan_of_file(p, target)) {
+    timed = true;  // as far as it will be
+    return plan;
   }
   auto plans = first_plans(p.graph, target, p.wishes, 1);
   if (plans.empty()) return nullptr;
-  if (!cudnn_settings().benchmark) write_choice(p.file_key, plans[0]->choice());
+  if (!cudnn_settings().benchmark) write_kept(p.file_key, *plans[0]);
   return plans[0];
 }
 
@@ -139,6 +176,20 @@ std::shared_ptr<const Plan> fastest(int device, const PlannedGraph& p, std::span
   return best;
 }
 
+// A plan's text serves the same graph, GPU and driver alone. The graph's print differs where another version of this
+// library builds another graph for the same call.
+std::string file_key(int device, const PlanKey& key, const Graph& graph) {
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  const DeviceProperties& gpu = properties(device);
+  std::ostringstream text;
+  text << "cuDNN " << api().version() << ", driver " << driver << '\n'
+       << gpu.name << ", " << gpu.architecture() << '\n'
+       << key.text() << '\n'
+       << std::hex << graph.print();
+  return text.str();
+}
+
 }  // namespace
 
 PlanEntry find_plan(int device, PlanKey key, const Wishes& wishes, const std::function<Graph()>& build) {
@@ -157,7 +208,7 @@ PlanEntry find_plan(int device, PlanKey key, const Wishes& wishes, const std::fu
     Graph graph = build();
     graph.finalize(target);
     entry->graph = std::make_shared<const Graph>(std::move(graph));
-    entry->file_key = "cuDNN " + std::to_string(api().version()) + '\n' + properties(device).name + '\n' + key.text();
+    entry->file_key = file_key(device, key, *entry->graph);
     entry->wishes = wishes;
     entry->plan = choose(*entry, target, entry->timed);
   } catch (const Failure& f) {  // a graph or shape that cuDNN does not know is for the next provider
@@ -176,7 +227,7 @@ void run_plan(int device, const PlanEntry& entry, std::span<const std::pair<Id, 
     if (cudnn_settings().benchmark && !entry->timed && !CudaGraph::recording()) {
       if (auto best = fastest(device, *entry, memory)) entry->plan = best;
       entry->timed = true;
-      write_choice(entry->file_key, entry->plan->choice());
+      write_kept(entry->file_key, *entry->plan);
     }
     plan = entry->plan;
   }

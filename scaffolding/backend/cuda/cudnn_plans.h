@@ -1,6 +1,6 @@
-// Plans of cuDNN by what they are for: kept in memory by key, and which engine was chosen on disk (kernel_file.h) by
-// key, device and cuDNN's version, so that a later process asks no heuristics and times nothing. Thread-safe. A plan is
-// shared: it outlives its place in the table.
+// Plans of cuDNN by what they are for: kept in memory by key, and on disk (kernel_file.h) which engine was chosen and
+// cuDNN's text of the plan, by key, graph, GPU, driver and cuDNN's version, so that a later process asks no heuristics,
+// times nothing and compiles nothing. Thread-safe. A plan is shared: it outlives its place in the table.
 #pragma once
 #include <array>
 #include <functional>

@@ -82,32 +82,82 @@ def test_benchmark_runs_every_plan_once_per_shape(engines):
     assert sum(new_runs(engines, lambda: convolve(9))) == 1
 
 
-def test_a_choice_is_read_from_disk_and_damage_is_chosen_anew(engines, tmp_path):
-    program = f"""
+def fnv(data):
+    h = 0xCBF29CE484222325
+    for byte in data:
+        h = (h ^ byte) * 0x100000001B3 % (1 << 64)
+    return h
+
+
+def with_text(file, text):
+    """A file of a plan with another text of cuDNN's in it, whole in every other way."""
+    at, parts = len(b"scaffolding kernel 1\n"), []
+    for _ in range(3):
+        size = int.from_bytes(file[at : at + 8], "little")
+        parts.append(file[at + 8 : at + 8 + size])
+        at += 8 + size
+    key, entry, plan = parts
+    choice = plan.split(b"\n", 1)[0]
+    parts = [key, entry, choice + b"\n" + text if text else choice]
+    body = b"scaffolding kernel 1\n" + b"".join(len(p).to_bytes(8, "little") + p for p in parts)
+    return body + fnv(body).to_bytes(8, "little")
+
+
+class Convolved:
+    """A process that convolves: what it asked of the stand-in, and what it said."""
+
+    def __init__(self, folder, width=6):
+        program = f"""
 import ctypes, scaffolding as sf
-y = sf.nn.functional.conv2d(sf.ones(1, 2, 6, 6, device="cuda"), sf.ones(3, 2, 3, 3, device="cuda"))
-assert float(y.sum()) == 3 * 16 * 18, float(y.sum())
-print(ctypes.CDLL({str(LIBRARY)!r}).sf_cudnn_emulator_questions())
+y = sf.nn.functional.conv2d(sf.ones(1, 2, 6, {width}, device="cuda"), sf.ones(3, 2, 3, 3, device="cuda"))
+assert float(y.sum()) == 3 * 4 * ({width} - 2) * 18, float(y.sum())
+library = ctypes.CDLL({str(LIBRARY)!r})
+print(library.sf_cudnn_emulator_questions(), library.sf_cudnn_emulator_compiled())
 """
-
-    def questions():
-        run = subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"SF_KERNEL_CACHE": str(tmp_path)},
-            capture_output=True,
-            text=True,
-        )
+        environment = os.environ | {"SF_KERNEL_CACHE": str(folder), "SF_TRACE": "1"}
+        run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
-        return int(run.stdout)
+        self.questions, self.compiled = map(int, run.stdout.split())
+        self.anew = [line for line in run.stderr.split("\n") if "made anew" in line]
 
-    assert questions() == 2  # the two modes of the heuristics
+
+def test_a_plan_is_read_from_disk_and_damage_is_made_anew(engines, tmp_path):
+    first = Convolved(tmp_path)
+    assert (first.questions, first.compiled, first.anew) == (2, 1, [])  # the two modes of the heuristics
     (file,) = [f for f in tmp_path.iterdir() if b"cudnn plan" in f.read_bytes()]
-    assert questions() == 0
+    again = Convolved(tmp_path)
+    assert (again.questions, again.compiled, again.anew) == (0, 0, [])
     whole = file.read_bytes()
+    assert b"cuDNN 91900, driver " in whole and b"sm_90" in whole
     for damaged in (b"", whole[:-1], whole.replace(b"cudnn plan", b"cudnn plaN"), b"\0" * len(whole)):
         file.write_bytes(damaged)
-        assert questions() == 2
+        found = Convolved(tmp_path)
+        assert (found.questions, found.compiled) == (2, 1)
+        assert len(found.anew) == 1 and str(file) in found.anew[0] and "damaged" in found.anew[0]
         assert file.read_bytes() == whole and [f.name for f in tmp_path.iterdir()] == [file.name]
+
+
+def test_a_text_that_cudnn_refuses_is_made_anew_from_the_choice(engines, tmp_path):
+    Convolved(tmp_path)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    text = whole[whole.index(b'{"cudnn_emulator"') : -8]
+    assert with_text(whole, text) == whole
+    for foreign in (b"{}", text[:-2], text.replace(b"91900", b"91800"), text.replace(b" 6 ", b" 7 ")):
+        file.write_bytes(with_text(whole, foreign))
+        found = Convolved(tmp_path)
+        assert (found.questions, found.compiled) == (0, 1)
+        assert len(found.anew) == 1 and "another version, or changed" in found.anew[0]
+        assert file.read_bytes() == whole
+    file.write_bytes(with_text(whole, b""))  # an engine whose plans cuDNN does not write
+    found = Convolved(tmp_path)
+    assert (found.questions, found.compiled, found.anew) == (0, 1, [])
+    other = tmp_path / "other"
+    Convolved(other, width=7)
+    (of_other,) = other.iterdir()
+    of_other.write_bytes(whole)  # another shape's file in its place
+    found = Convolved(other, width=7)
+    assert (found.questions, found.compiled, len(found.anew)) == (2, 1, 1)
 
 
 def test_without_a_cudnn_that_starts_the_next_provider_computes(engines, build_dir, tmp_path):
