@@ -74,8 +74,9 @@ template <class Q> struct Float8Rows {
 template <class T> struct HalfRows {
   const T* numbers;
   int64_t k;
+  SF_INLINE const T* plain(int64_t row, int64_t k0) const { return numbers + row * k + k0; }
   SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, float* to) const {
-    const T* from = numbers + row * k + k0;
+    const T* from = plain(row, k0);
     int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
     if (i < count) store_n(to + i, load_n(from + i, int(count - i)), int(count - i));

@@ -5,7 +5,8 @@
 // while arithmetic keeps up.
 //
 // A decoder D says what a weight's numbers are: decode(row, k0, count, to) writes `count` of them, of that row from k0
-// on, a multiple of 256; `to` has room for 256. prefetch(row, k0, count) asks for their bytes.
+// on, a multiple of 256; `to` has room for 256. prefetch(row, k0, count) asks for their bytes. Where they lie as numbers of
+// another dtype, plain(row, k0) says where.
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include <type_traits>
@@ -45,6 +46,13 @@ template <class K, class S, class D> struct DecodedOperands {
   }
   SF_INLINE void pack_b(typename K::Unit* dst, int64_t col, int cols, int64_t k0, int64_t values) const {
     constexpr int NR = kTileCols<K>;
+    if constexpr (K::kDepth == 1 && requires { weight.plain(0, 0); }) {  // packing widens them itself
+      using Plain = std::remove_cvref_t<decltype(*weight.plain(0, 0))>;
+      const Plain* rows[NR];
+      for (int i = 0; i < cols; ++i) rows[i] = weight.plain(first + col + i, k0);
+      pack_rows<K>(dst, NR, rows, cols, values);
+      return watch_packing<K>(rest);
+    }
     alignas(64) Number numbers[NR * kDecoded];
     const Number* rows[NR];
     for (int i = 0; i < NR; ++i) rows[i] = numbers + i * kDecoded;
