@@ -129,7 +129,8 @@ namespace {
 // is never in memory twice.
 Tensor converted(const Tensor& t, DType dtype) {
   constexpr int64_t kPiece = 1 << 22;  // elements
-  if (!t.is_contiguous()) return to_dtype(t, dtype);
+  constexpr int64_t kSmall = 1 << 17;  // bytes: letting go of them takes longer than they are worth
+  if (!t.is_contiguous() || t.nbytes() < kSmall) return to_dtype(t, dtype);
   Tensor out = empty(t.shape(), dtype), from = t.view({t.numel()}), to = out.view({t.numel()});
   for (int64_t at = 0; at < t.numel(); at += kPiece) {
     int64_t n = std::min(kPiece, t.numel() - at);
