@@ -5,8 +5,8 @@
 // while arithmetic keeps up.
 //
 // A decoder D says what a weight's numbers are: decode(row, k0, count, to) writes `count` of them, of that row from k0
-// on, a multiple of 256; `to` has room for 256. prefetch(row, k0, count) asks for their bytes. plain(row, k0) says where
-// they lie as numbers of another dtype, where they do.
+// on, a multiple of 256; `to` has room for 256. prefetch(row, k0, count) asks for their bytes. plain(row, k0), where
+// there is one: where they lie as numbers of another dtype.
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include <type_traits>
