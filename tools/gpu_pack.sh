@@ -23,6 +23,8 @@ while (($#)); do
     *) echo "gpu_pack: unknown argument $1" >&2; exit 2 ;;
   esac
 done
+git rev-parse -q --git-dir >/dev/null 2>&1 ||
+  { echo "gpu_pack: needs a checkout: git says which files go along" >&2; exit 2; }
 mib() { awk -v b="$1" 'BEGIN {printf "%.1f", b / 1048576}'; }
 # Bytes and name of each file of the working tree that goes along.
 tree_files() {
