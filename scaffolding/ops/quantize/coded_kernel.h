@@ -31,6 +31,8 @@ extern KernelTable<CodedProduct> coded_product;
 // Whether there is a kernel, which has been called then.
 bool coded_product_into(const CodedProduct& p);
 
+// That input [..., K] and bias fit a coded weight [N, K], with `op` in the errors.
+void check_coded_linear(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias);
 // act(linear(input, W, bias) + residual) with W [n, K] that is frozen: by `on_the_way`, which fills in what its weight
 // is, where that can, else by `whole`, W in input's dtype. The backward pass takes `whole`.
 Tensor linear_of_codes(const char* op, const Tensor& input, const Tensor& bias, int64_t n,

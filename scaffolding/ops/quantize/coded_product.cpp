@@ -17,6 +17,16 @@ bool coded_product_into(const CodedProduct& p) {
   return bool(kernel);
 }
 
+void check_coded_linear(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  check_defined(op, "input", input);
+  check_floating(op, "input", input);
+  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2 && input.shape().back() == weight.size(1), op,
+           ": needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
+  check_same_device(op, input, weight);
+  check_shape(op, "bias", bias, {weight.size(0)});
+  check_same_device(op, input, bias);
+}
+
 Tensor linear_of_codes(const char* op, const Tensor& input, const Tensor& bias, int64_t n,
                        const std::function<Tensor()>& whole, const std::function<bool(CodedProduct&)>& on_the_way,
                        const ProductEnd& end) {

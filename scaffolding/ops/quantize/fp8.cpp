@@ -161,17 +161,13 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
 Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias, bool dynamic,
                        const ProductEnd& end) {
   const char* op = "linear_fp8";
-  check_defined(op, "input", input);
-  check_floating(op, "input", input);
   check_float8(op, "weight", weight);
   check_defined(op, "scale", scale);
+  check_coded_linear(op, input, weight, bias);
   autograd::refuse_gradient("linear_fp8: a weight in float8", {scale});
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2 && input.shape().back() == weight.size(1), op,
-           ": needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
-  check_same_device(op, input, weight);
-  int64_t n = weight.size(0), k = weight.size(1), rows = 1;
+  const int64_t n = weight.size(0), k = weight.size(1);
+  int64_t rows = 1;
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
-  check_shape(op, "bias", bias, {n});
   auto whole = [=, dtype = input.dtype()] { return dequantize_fp8(weight, scale, dtype); };
   if (!dynamic || rows == 0)
     return linear_of_codes(

@@ -13,16 +13,10 @@ Tensor linear_half(const Tensor& input, const Tensor& weight, const Tensor& bias
 
 Tensor linear_half_with(const Tensor& input, const Tensor& weight, const Tensor& bias, const ProductEnd& end) {
   const char* op = "linear_half";
-  check_defined(op, "input", input);
-  check_floating(op, "input", input);
   check_defined(op, "weight", weight);
   check_floating(op, "weight", weight);
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2 && input.shape().back() == weight.size(1), op,
-           ": needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
-  check_same_device(op, input, weight);
+  check_coded_linear(op, input, weight, bias);
   autograd::refuse_gradient("linear_half: a weight of 16 bits", {weight});
-  check_shape(op, "bias", bias, {weight.size(0)});
-  check_same_device(op, input, bias);
   const bool narrow = weight.dtype() == kFloat16 || weight.dtype() == kBFloat16;
   return linear_of_codes(
       op, input, bias, weight.size(0), [=, dtype = input.dtype()] { return to_dtype(weight, dtype); },

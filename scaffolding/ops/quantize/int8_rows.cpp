@@ -127,16 +127,10 @@ Tensor linear_int8_with(const Tensor& input, const Tensor& weight, const Tensor&
                         bool dynamic, const ProductEnd& end) {
   const Tensor& residual = end.residual;
   const char* op = "linear_int8";
-  check_defined(op, "input", input);
-  check_floating(op, "input", input);
   check_int8(op, "weight", weight);
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2 && input.shape().back() == weight.size(1), op,
-           ": needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
-  check_same_device(op, input, weight);
+  check_coded_linear(op, input, weight, bias);
   autograd::refuse_gradient("linear_int8: a weight in int8", {scale});
   const int64_t n = weight.size(0), k = weight.size(1);
-  check_shape(op, "bias", bias, {n});
-  check_same_device(op, input, bias);
   const Tensor s = row_scales(op, scale, weight);
   auto whole = [=, dtype = input.dtype()] { return dequantize_int8(weight, s, dtype, unit); };
   if (!dynamic || input.numel() == 0 || n == 0)
