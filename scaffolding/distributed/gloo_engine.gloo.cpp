@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 
@@ -59,7 +60,16 @@ class GlooStore final : public ::gloo::rendezvous::Store {
   Deadline deadline_;
 };
 
+// Gloo writes to sockets whose other end may be gone. That is an error of the call, never the end of a process: where
+// nothing else was asked for, the signal is ignored (in Python it is anyway).
+void outlive_closed_sockets() {
+  struct sigaction now;
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL)
+    std::signal(SIGPIPE, SIG_IGN);
+}
+
 std::shared_ptr<::gloo::transport::Device> device() {
+  outlive_closed_sockets();
   ::gloo::transport::tcp::attr attr;
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // as for PyTorch
   bool named = interface && *interface;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <thread>
 
@@ -263,6 +264,17 @@ TEST(ProcessGroup, AProcessThatEndsOrStallsIsNamed) {
       1);
   for (int r : {0, 2})
     EXPECT_NE(errors[size_t(r)].find("rank 1 did not come before the timeout"), std::string::npos) << errors[size_t(r)];
+}
+
+// A process that is written to after it has ended is an error of the call: SIGPIPE would end this one.
+TEST(ProcessGroup, AClosedSocketEndsNoProcess) {
+  const auto before = std::signal(SIGPIPE, SIG_DFL);
+  expect_none(together(2, [](ProcessGroup& g) { g.barrier(); }));
+  EXPECT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_IGN);
+  auto own = [](int) {};
+  std::signal(SIGPIPE, own);
+  expect_none(together(2, [](ProcessGroup& g) { g.barrier(); }));
+  EXPECT_EQ(std::signal(SIGPIPE, before), static_cast<void (*)(int)>(own));  // a program's handler stays
 }
 
 TEST(ProcessGroup, AMonitoredBarrierNamesThoseWhoAreMissing) {
