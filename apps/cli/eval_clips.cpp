@@ -11,6 +11,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory_flow.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/json_error.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/evaluation/clip_judge.h"
@@ -147,7 +148,8 @@ void print_clips(const ordered_json& r) {
 // What the recipe says of the icons, where it lies beside the model or is named.
 void read_recipe(EvaluationSettings& o, data::MovingIconOptions& moving, data::IconOptions& icons) {
   if (o.config = recipe_path(o); o.config.empty()) return;
-  const ordered_json recipe = ordered_json::parse(std::ifstream(o.config), nullptr, false);
+  const io::Bytes file = io::Bytes::read(o.config);
+  const ordered_json recipe = io::parse_ordered_json({file.chars(), file.size});
   SF_CHECK(recipe.is_object() && recipe.contains("data") && recipe["data"].is_object(), o.config,
            ": must be a recipe, a JSON object with 'data'");
   const ordered_json& data = recipe["data"];

@@ -9,6 +9,7 @@
 #include "apps/cli/files.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/hub/shipped_models.h"
+#include "scaffolding/io/json.h"
 
 namespace sf::cli {
 
@@ -63,7 +64,7 @@ void write_evaluation_sheet(const EvaluationSettings& o, size_t made, int64_t co
 }
 
 void hand_over(const EvaluationSettings& o, const ordered_json& report, void (*print)(const ordered_json&)) {
-  const std::string text = report.dump(2);
+  const std::string text = io::json_text(report, 2);
   if (!o.output.empty()) print_text(text + "\n", o.output);
   if (o.sampling.json) std::cout << text << std::endl;
   else print(report);

@@ -25,6 +25,7 @@
 #include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/shared_steps.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 
 namespace sf::cli {
@@ -110,7 +111,7 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
 // A value as the web UI writes it, where a comma would end it.
 std::string quoted_value(const std::string& value) {
   if (value.find_first_of(",:\n") == value.npos) return value;
-  return ordered_json(value).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return io::json_text(ordered_json(value));
 }
 
 // As AUTOMATIC1111's web UI writes it, which many programs read.
@@ -351,7 +352,7 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
   auto text = info.text.find(kTextKey);
   SF_CHECK(text != info.text.end(), "--like: ", settings.like,
            " does not say how it was made; it must be a PNG made by this program");
-  ordered_json saved = ordered_json::parse(text->second, nullptr, false);
+  ordered_json saved = io::parse_ordered_json(text->second);
   SF_CHECK(saved.is_object(), "--like: what ", settings.like, " says about itself cannot be read");
   auto is_given = [&](const char* option) {
     auto* given = command.get_option_no_throw(option);
@@ -432,7 +433,7 @@ ordered_json write_picture(const std::string& path, const Tensor& picture, const
   writing.quality = 95;
   if (path.ends_with(".png"))
     writing.text = {{"parameters", a1111_text(s, scheduler, *s.seed, width, height) + more},
-                    {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
+                    {kTextKey, io::json_text(settings)}};
   io::write_image(path, picture, writing);
   return settings;
 }
@@ -551,7 +552,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
           [&](const std::string& file) {
             if (s.clips) {
               settings = settings_json(one, kind, seed, batch, int64_t(i), width, height);
-              write_clip(file, output.clips[i], s.fps, untagged(s.prompt), settings.dump());
+              write_clip(file, output.clips[i], s.fps, untagged(s.prompt), io::json_text(settings));
             } else {
               settings = write_picture(file, pictures[i], one, kind, pipeline.the_scheduler()->name());
             }
@@ -567,7 +568,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
                                     [&](const std::string& file) { save_forming(file, forming[i], pictures[i]); }));
         row["steps"] = written.back();
       }
-      if (s.json) std::cout << row.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+      if (s.json) std::cout << io::json_text(row) << std::endl;
       else
         for (auto& file : written) std::cout << file << std::endl;
     }

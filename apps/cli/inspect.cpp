@@ -12,6 +12,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/config.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/models/adapters/lora_file.h"
 #include "scaffolding/models/single_file/packed_files.h"
@@ -76,7 +77,7 @@ void inspect_checkpoint(const std::string& path, const InspectOptions& o) {
     for (auto& e : entries)
       if (e.name.find(o.contains) != std::string::npos)
         out["tensors"][e.name] = {{"dtype", e.dtype}, {"shape", shape_json(e.shape)}};
-    std::cout << out.dump(2) << "\n";
+    std::cout << io::json_text(out, 2) << "\n";
     return;
   }
   std::cout << path << ": " << file->kind() << ", " << entries.size() << " tensors, " << count_text(all)
@@ -101,13 +102,12 @@ void inspect_checkpoint(const std::string& path, const InspectOptions& o) {
 void inspect_picture(const std::string& path, const InspectOptions& o) {
   io::ImageInfo info = io::image_info(path);
   if (o.json) {
-    std::cout << ordered_json{{"path", path},
-                              {"format", io::name(info.format)},
-                              {"width", info.width},
-                              {"height", info.height},
-                              {"text", info.text}}
-                     .dump(2)
-              << "\n";
+    const ordered_json out{{"path", path},
+                           {"format", io::name(info.format)},
+                           {"width", info.width},
+                           {"height", info.height},
+                           {"text", info.text}};
+    std::cout << io::json_text(out, 2) << "\n";
     return;
   }
   std::cout << path << ": " << io::name(info.format) << ", " << info.width << "x" << info.height << ", " << info.bits

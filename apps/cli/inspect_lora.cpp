@@ -6,6 +6,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/config.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/models/adapters/lora_bases.h"
 
 namespace sf::cli {
@@ -88,7 +89,7 @@ std::string spaced(std::string name) {
 std::string listed(const ordered_json& counts) {
   std::string out;
   for (auto& [value, n] : counts.items())
-    out += (out.empty() ? "" : ", ") + value + (counts.size() > 1 ? " (" + n.dump() + ")" : "");
+    out += (out.empty() ? "" : ", ") + value + (counts.size() > 1 ? " (" + io::json_text(n) + ")" : "");
   return out;
 }
 

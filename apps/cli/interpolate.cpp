@@ -15,6 +15,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/slerp.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/animation.h"
 #include "scaffolding/ops/ops.h"
 
@@ -109,7 +110,7 @@ void interpolate(InterpolateOptions& o) {
                      {"model", s.model}};
     hash_loras(s.loras.used);
     if (!s.loras.used.empty()) row["lora"] = loras_json(s.loras.used);
-    std::cout << row.dump() << std::endl;
+    std::cout << io::json_text(row) << std::endl;
   } else {
     std::cout << path << std::endl;
   }

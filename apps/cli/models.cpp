@@ -15,6 +15,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/printable.h"
 #include "scaffolding/diffusion/memory/plan.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/models/single_file/description.h"
 
 namespace sf::cli {
@@ -134,7 +135,7 @@ void list_models(const ModelsOptions& o) {
   if (o.json) {
     ordered_json out = ordered_json::array();
     for (auto& row : rows) out.push_back(json_of(row));
-    std::cout << out.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+    std::cout << io::json_text(out, 2) << "\n";
     return;
   }
   print(rows);

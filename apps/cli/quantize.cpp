@@ -12,6 +12,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/scalar.h"
 #include "scaffolding/diffusion/quantization/quantization_report.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/models/model.h"
 
 namespace sf::cli {
@@ -154,10 +155,10 @@ void quantize(QuantizeOptions& o) {
   const ordered_json out = json_of(report, o, proposed);
   if (!o.report.empty()) {
     std::ofstream file(o.report);
-    file << out.dump(2) << "\n";
+    file << io::json_text(out, 2) << "\n";
     SF_CHECK(file.good(), "quantize: cannot write '", o.report, "'");
   }
-  if (s.json) std::cout << out.dump(2) << "\n";
+  if (s.json) std::cout << io::json_text(out, 2) << "\n";
   else print(out);
 }
 

@@ -13,6 +13,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/data/resize.h"
 #include "scaffolding/diffusion/pipelines/run.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/models/upscalers/upscale.h"
 #include "scaffolding/models/upscalers/upscaler_file.h"
@@ -100,9 +101,12 @@ void upscale(UpscaleOptions& o) {
         write_new(to, o.force, [&](const std::string& file) { io::write_image(file, large, write); });
     watch.bar.clear();
     if (o.json)
-      std::cout << ordered_json{{"path", path},     {"from", from},   {"width", width},
-                                {"height", height}, {"scale", scale}, {"model", o.model}}
-                       .dump()
+      std::cout << io::json_text(ordered_json{{"path", path},
+                                              {"from", from},
+                                              {"width", width},
+                                              {"height", height},
+                                              {"scale", scale},
+                                              {"model", o.model}})
                 << std::endl;
     else std::cout << path << std::endl;
   }

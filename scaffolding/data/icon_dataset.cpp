@@ -5,6 +5,7 @@
 #include <set>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/json.h"
 
 namespace sf::data {
 
@@ -18,7 +19,7 @@ ImageOptions reading() {
 }
 
 Icon icon_of(const std::string& row, int64_t index, const std::string& name) {
-  auto json = nlohmann::json::parse(row, nullptr, false);
+  auto json = io::parse_json(row);
   SF_CHECK(json.is_object(), "IconDataset: ", name, " has no row of metadata");
   auto text = [&](const char* key) {
     auto it = json.find(key);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/json_error.h"
 
 namespace sf::data {
@@ -161,7 +162,7 @@ Metadata read_csv(std::string_view text, const std::string& name, const std::str
              columns.size());
     json row = json::object();
     for (size_t i = 0; i < cells.size(); ++i) row[columns[i]] = cells[i];
-    MetadataRow r{cells[position("file_name")], {}, row.dump()};
+    MetadataRow r{cells[position("file_name")], {}, io::json_text(row)};
     if (!m.caption_column.empty()) r.caption = cells[position(m.caption_column)];
     m.rows.push_back(std::move(r));
   }

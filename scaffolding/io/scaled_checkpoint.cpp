@@ -7,6 +7,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/parallel.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/json_error.h"
 #include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -41,7 +42,7 @@ bool is_beside(const std::string& name) {
 int64_t rotated_together(const nlohmann::json& facts, const std::string& where) {
   const auto format = facts.is_object() ? facts.find("format") : facts.end();
   SF_CHECK(facts.is_object() && format != facts.end() && format->is_string(), where,
-           " must be an object with a format, got ", facts.dump().substr(0, 80));
+           " must be an object with a format, got ", json_text(facts).substr(0, 80));
   const std::string name = format->get<std::string>();
   SF_CHECK_AS(NotSupported, name == "float8_e4m3fn" || name == "float8_e5m2" || name == "int8_tensorwise", where,
               ": weights in the format '", name, "' are not read; float8_e4m3fn, float8_e5m2 and int8_tensorwise are");

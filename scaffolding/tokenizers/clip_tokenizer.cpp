@@ -1,5 +1,6 @@
 #include "scaffolding/tokenizers/clip_tokenizer.h"
 
+#include "scaffolding/io/json.h"
 #include "scaffolding/tokenizers/clip_merges.h"
 #include "scaffolding/tokenizers/html_unescape.h"
 #include "scaffolding/tokenizers/pretrained.h"
@@ -168,7 +169,7 @@ CLIPTokenizer CLIPTokenizer::from_pretrained(const TokenizerFiles& files, std::o
 FileTexts CLIPTokenizer::files() const {
   std::string vocab = "{", merges = "#version: 0.2\n";
   for (auto& [id, token] : vocabulary(false))
-    vocab += (vocab.size() > 1 ? "," : "") + Json(token).dump() + ":" + std::to_string(id);
+    vocab += (vocab.size() > 1 ? "," : "") + io::json_text(Json(token)) + ":" + std::to_string(id);
   vocab += "}\n";
   for (auto& [left, right] : static_cast<const Bpe&>(*parts_->model).merges()) merges += left + " " + right + "\n";
   TokenizerConfig described = config();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "scaffolding/io/json.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 
 namespace sf::tokenizers {
@@ -128,7 +129,8 @@ FileTexts tokenizer_config_files(const TokenizerConfig& config, const std::strin
   if (config.text_cleaning == TextCleaning::OpenAI) document["text_cleaning"] = "openai";
   for (auto& [key, value] : more.items()) document[key] = value;
   document["tokenizer_class"] = tokenizer_class;
-  return {{"tokenizer_config.json", document.dump(2) + "\n"}, {"special_tokens_map.json", map.dump(2) + "\n"}};
+  return {{"tokenizer_config.json", io::json_text(document, 2) + "\n"},
+          {"special_tokens_map.json", io::json_text(map, 2) + "\n"}};
 }
 
 void Tokenizer::Parts::add_configured(const std::string& where) {

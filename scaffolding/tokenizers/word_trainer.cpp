@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "scaffolding/io/json.h"
 #include "scaffolding/tokenizers/t5_tokenizer.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 #include "scaffolding/tokenizers/unicode.h"
@@ -109,7 +110,7 @@ T5Tokenizer train_words(const std::vector<std::string>& texts, const WordTrainOp
   for (auto& [character, n] : counts.characters)
     vocabulary.push_back({character, is_mark(character) ? score(counts.words.at(character)) : score(1) - kSpelled});
 
-  io::Bytes file = io::Bytes::take(document.dump(1, ' ', false) + "\n", kWho);
+  io::Bytes file = io::Bytes::take(io::json_text(document, 1) + "\n", kWho);
   auto parts = read_tokenizer_json(file);
   auto special = [](const char* content) {
     return AddedToken{.content = content, .normalized = false, .special = true};

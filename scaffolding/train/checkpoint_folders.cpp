@@ -13,6 +13,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/io/json.h"
 
 namespace sf::train {
 
@@ -109,7 +110,7 @@ std::string CheckpointFolders::commit(int64_t step) {
     io::Bytes file = io::Bytes::map(folder + "/" + name);
     files[name] = {{"size", file.size}, {"crc32", crc_of(file)}};
   }
-  std::string text = Json{{"files", files}}.dump(2) + "\n";
+  std::string text = io::json_text(Json{{"files", files}}, 2) + "\n";
   io::ReplacingFile manifest(folder + "/" + kManifest);
   manifest.write(text.data(), text.size());
   manifest.commit();  // syncs the folder too

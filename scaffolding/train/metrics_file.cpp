@@ -6,6 +6,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/io/json.h"
 
 namespace sf::train {
 
@@ -40,7 +41,7 @@ MetricsFile::MetricsFile(const std::string& path, int64_t after_step) {
 void MetricsFile::write(int64_t step, int64_t epoch, const Values& values) {
   Json line = {{"step", step}, {"epoch", epoch}};
   for (auto& [name, v] : values) line[name] = std::isfinite(v) ? Json(v) : Json();
-  file_->write(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  file_->write(io::json_text(line) + "\n");
 }
 
 }  // namespace sf::train

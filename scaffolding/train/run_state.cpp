@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/json_error.h"
 #include "scaffolding/train/appending_file.h"
 
@@ -43,7 +44,7 @@ std::string run_state_text(const RunState& s, const RunOptions& o) {
   Json j = {{"format", kFormat},      {"step", s.step},         {"epoch", s.epoch},
             {"samples", s.samples},   {"loss_sum", s.loss_sum}, {"loss_steps", s.loss_steps},
             {"ema_step", s.ema_step}, {"best", best},           {"config", config}};
-  return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return io::json_text(j, 2) + "\n";
 }
 
 void save_run_state(const RunState& s, const RunOptions& o, const std::string& path) {
@@ -59,7 +60,7 @@ RunState parse_run_state(std::string_view text, const std::string& path) {
   RunState s;
   try {
     Json j = Json::parse(text);
-    SF_CHECK(j.at("format") == kFormat, path, ": format must be ", kFormat, ", got ", j.at("format").dump());
+    SF_CHECK(j.at("format") == kFormat, path, ": format must be ", kFormat, ", got ", io::json_text(j.at("format")));
     s.step = j.at("step");
     s.epoch = j.at("epoch");
     s.samples = j.at("samples");

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/replacing_folder.h"
 
 namespace sf::io {
@@ -152,7 +153,7 @@ std::string save_sharded_safetensors(const std::map<std::string, Tensor>& tensor
     for (auto& [tensor, t] : shards[i]) json["weight_map"][tensor] = name;
   }
   if (shards.size() > 1) {
-    std::string text = json.dump(2) + "\n";
+    std::string text = json_text(json, 2) + "\n";
     files.push_back(std::make_unique<ReplacingFile>(index_path));
     files.back()->write(text.data(), text.size());
     files.back()->sync();

@@ -20,6 +20,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/printable.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/io/json.h"
 
 namespace sf::io {
 
@@ -288,7 +289,7 @@ void HubCache::prepare() const {
 
 std::optional<std::vector<RepoFile>> HubCache::read_tree(const std::string& commit) const {
   std::string text = small_file(folder_ + "/trees/" + commit + ".json", kMaxTree);
-  auto tree = nlohmann::json::parse(text, nullptr, false);
+  auto tree = parse_json(text);
   // a newer program's; huggingface_hub ignores it too
   if (!tree.is_object() || tree.value("format_version", nlohmann::json()) != 1) return {};
   std::vector<RepoFile> files;
@@ -314,7 +315,7 @@ void HubCache::write_tree(const std::string& commit, const std::vector<RepoFile>
     all[f.path] = info;
   }
   nlohmann::json tree = {{"format_version", 1}, {"files", all}};
-  write_whole(folder_ + "/trees/" + commit + ".json", tree.dump(1));
+  write_whole(folder_ + "/trees/" + commit + ".json", json_text(tree, 1));
 }
 
 int HubCache::open_lock(const std::string& etag) const {

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/io/hub/unreachable.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/sha.h"
 
 namespace sf::io {
@@ -228,7 +229,7 @@ HubClient::Metadata HubClient::metadata(const HubCache& cache, const std::string
 }
 
 RepoListing parse_repo_listing(const std::string& body, const std::string& whose) {
-  auto json = nlohmann::json::parse(body, nullptr, false);
+  auto json = parse_json(body);
   auto bad = [&](const std::string& what) {
     refuse_as(HubError::Broken, "hub: the list of files of ", whose, " ", what);
   };

@@ -9,6 +9,7 @@
 
 #include "scaffolding/io/file.h"
 #include "scaffolding/io/hub/shipped_models.h"
+#include "scaffolding/io/json.h"
 
 namespace sf::io {
 
@@ -140,7 +141,7 @@ std::string escaped(const std::string& path) {
 // The folders of a pipeline: the entries of model_index.json that name a library and a class.
 std::vector<std::string> component_folders(const std::string& model_index) {
   Bytes file = Bytes::read(model_index);
-  auto json = nlohmann::json::parse(file.chars(), file.chars() + file.size, nullptr, false);
+  auto json = parse_json({file.chars(), file.size});
   SF_CHECK(json.is_object(), model_index, ": is no JSON object");
   std::vector<std::string> out;
   for (auto& [name, value] : json.items())

@@ -8,6 +8,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/printable.h"
 #include "scaffolding/io/base64.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/models/single_file/description.h"
 #include "scaffolding/server/apis/comfy_graph.h"
@@ -174,7 +175,7 @@ void listen(Context& c, ComfyDesk& desk, const Call& call, const Answer& answer)
   const std::string client = call.query.value("clientId", History::new_id());
   answer->begin_events();
   auto tell = [answer](const char* type, json data) {
-    answer->send(json{{"type", type}, {"data", std::move(data)}}.dump(-1, ' ', false, json::error_handler_t::replace));
+    answer->send(io::json_text(json{{"type", type}, {"data", std::move(data)}}));
   };
   auto pictures = std::make_shared<std::map<std::string, std::vector<std::string>>>();  // of jobs that run
   auto status = [tell, client](size_t remaining) {

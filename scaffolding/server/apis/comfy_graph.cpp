@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/apis/comfy_evaluation.h"
 
 namespace sf::server {
@@ -53,8 +54,8 @@ double ComfyEvaluation::number(const char* name, double least, double most) {
   if (!v.is_number()) refuse(std::string(name) + " must be a number, got " + shown(v));
   const double n = v.get<double>();
   if (!(n >= least && n <= most))
-    refuse(std::string(name) + " must be from " + json(least).dump() + " to " + json(most).dump() + ", got " +
-           shown(v));
+    refuse(std::string(name) + " must be from " + io::json_text(json(least)) + " to " + io::json_text(json(most)) +
+           ", got " + shown(v));
   return n;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scaffolding/data/resize.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/server/apis/comfy_evaluation.h"
@@ -39,7 +40,7 @@ Values sample(E& e, const ComfyGuider& g, const ComfyLatent& latent, const Comfy
   }
   r.prompt = g.positive.text, r.negative_prompt = g.negative.text;
   if (g.positive.clip.skip > 0) r.options["clip_skip"] = std::to_string(g.positive.clip.skip);
-  if (g.model.rescale > 0) r.options["guidance_rescale"] = json(g.model.rescale).dump();
+  if (g.model.rescale > 0) r.options["guidance_rescale"] = io::json_text(json(g.model.rescale));
   r.guidance = g.scale, r.seed = seed, r.count = latent.batch, r.vae = latent.vae.name;
   const auto schedule = e.named([&] { return e.c.jobs.samplers().schedule(sigmas.schedule); });
   r.sampler = e.named([&] { return e.c.jobs.samplers().named(sampler.name); });

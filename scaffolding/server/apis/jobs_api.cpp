@@ -4,6 +4,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/base64.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/apis/context.h"
 #include "scaffolding/server/jobs/clip_files.h"
 
@@ -138,11 +139,8 @@ json job_json(const JobView& v) {
 std::string event_text(const JobEvent& event, bool with_previews, bool websocket) {
   json data = event.data;
   if (with_previews && event.preview) data["preview"] = io::to_base64(event.preview->png());
-  if (websocket)
-    return json{{"id", event.id}, {"event", event.name}, {"data", data}}.dump(-1, ' ', false,
-                                                                              json::error_handler_t::replace);
-  return "id: " + std::to_string(event.id) + "\nevent: " + event.name +
-         "\ndata: " + data.dump(-1, ' ', false, json::error_handler_t::replace) + "\n\n";
+  if (websocket) return io::json_text(json{{"id", event.id}, {"event", event.name}, {"data", data}});
+  return "id: " + std::to_string(event.id) + "\nevent: " + event.name + "\ndata: " + io::json_text(data) + "\n\n";
 }
 
 uint64_t number_of(std::string_view text) {  // 0 of what is none

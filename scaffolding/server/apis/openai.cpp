@@ -4,6 +4,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/base64.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/server/apis/context.h"
 
@@ -134,7 +135,7 @@ void stream(Context& c, const std::string& id, const Call& call, const Answer& a
   const int64_t partial = call.body.value("partial_images", int64_t(0));
   auto event = [](const std::string& type, json data) {
     data["type"] = type;
-    return "event: " + type + "\ndata: " + data.dump(-1, ' ', false, json::error_handler_t::replace) + "\n\n";
+    return "event: " + type + "\ndata: " + io::json_text(data) + "\n\n";
   };
   answer->begin_events();
   answer->on_leave([&c, id] { c.jobs.cancel_left(id); });

@@ -7,6 +7,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/apis/context.h"
 
 namespace sf::server {
@@ -124,7 +125,7 @@ json metrics_from(const fs::path& path, int64_t from) {
   json lines = json::array();
   for (size_t at = 0; at < text.size();) {
     const size_t stop = text.find('\n', at);
-    json line = json::parse(text.begin() + long(at), text.begin() + long(stop), nullptr, false);
+    json line = io::parse_json(std::string_view(text).substr(at, stop - at));
     at = stop + 1;
     if (!line.is_object() || !line.value("step", json()).is_number_integer()) continue;
     json figures = json::object();
@@ -148,7 +149,7 @@ json run_json(const TrainingRun& run) {
   for (auto& f : run.evaluations) {
     if (f.bytes > kMostEvaluation) continue;
     std::ifstream in(run.folder / f.name);
-    json read = json::parse(in, nullptr, false);
+    json read = io::parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
     if (read.is_object()) out["evaluations"][f.name] = std::move(read);
   }
   out["changed"] = changed;

@@ -8,6 +8,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/base64.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/server/apis/context.h"
 
@@ -222,7 +223,7 @@ NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image
   }
   r.sampler = sampler;
   r.options["prompt_syntax"] = "a1111";
-  if (b.value("eta", 0.0) != 0) r.options["eta"] = b["eta"].dump();
+  if (b.value("eta", 0.0) != 0) r.options["eta"] = io::json_text(b["eta"]);
   int64_t layers = choices.last_layers(call.caller);
   r.model = choices.model(call.caller);
   r.vae = choices.vae(call.caller);
@@ -305,7 +306,7 @@ void make(Context& c, const Choices& choices, Call& call, const Answer& answer, 
     json images = json::array();
     if (send)
       for (auto& p : job.pictures) images.push_back(io::to_base64(picture_bytes(c, p)));
-    return json_response({{"images", images}, {"parameters", echo}, {"info", info_of(job, echo).dump()}});
+    return json_response({{"images", images}, {"parameters", echo}, {"info", io::json_text(info_of(job, echo))}});
   });
 }
 

@@ -3,6 +3,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/core/printable.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/unavailable.h"
 
 namespace sf::server {
@@ -55,9 +56,7 @@ std::string sentence(const FieldError& e) { return (e.name.empty() ? "body" : e.
 }  // namespace
 
 Response json_response(const json& body, int status, Headers headers) {
-  return {.status = status,
-          .body = body.dump(-1, ' ', false, json::error_handler_t::replace),
-          .headers = std::move(headers)};
+  return {.status = status, .body = io::json_text(body), .headers = std::move(headers)};
 }
 
 Response error_response(ErrorShape shape, const ApiError& e) {

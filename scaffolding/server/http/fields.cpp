@@ -7,6 +7,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/printable.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/json_error.h"
 #include "scaffolding/nn/closest.h"
 
@@ -68,7 +69,7 @@ std::string shown(const json& value) {
   std::string text = value.is_string() ? value.get<std::string>() : "";
   if (value.is_array()) return "a list of " + std::to_string(value.size());
   if (value.is_object()) return "an object";
-  if (!value.is_string()) return value.dump();
+  if (!value.is_string()) return io::json_text(value);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return "'" + printable(text) + "'";
 }

@@ -10,6 +10,7 @@
 #include "scaffolding/core/version.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/server/jobs/clip_files.h"
@@ -257,7 +258,7 @@ std::string trajectories_text(const std::string& name, const json& value) {
     for (auto& point : one) {
       SF_CHECK(point.is_array() && point.size() == 2 && point[0].is_number() && point[1].is_number(), name,
                ": a point must be two numbers [x, y]");
-      out += (&point == &one.front() ? "" : " ") + point[0].dump() + "," + point[1].dump();
+      out += (&point == &one.front() ? "" : " ") + io::json_text(point[0]) + "," + io::json_text(point[1]);
     }
   };
   if (value.is_array()) std::for_each(value.begin(), value.end(), add);
@@ -268,12 +269,12 @@ std::string trajectories_text(const std::string& name, const json& value) {
 
 std::string option_text(const std::string& name, const json& value) {
   if (value.is_string()) return value.get<std::string>();
-  if (value.is_number() || value.is_boolean()) return value.dump();
+  if (value.is_number() || value.is_boolean()) return io::json_text(value);
   SF_CHECK(value.is_array(), name, ": must be text, a number, true, false or a list of numbers");
   std::string out;
   for (auto& v : value) {
     SF_CHECK(v.is_number(), name, ": a list must be of numbers");
-    out += (out.empty() ? "" : ",") + v.dump();
+    out += (out.empty() ? "" : ",") + io::json_text(v);
   }
   return out;
 }
@@ -330,7 +331,7 @@ nlohmann::ordered_json PictureRun::settings(DType dtype, int64_t height, int64_t
                            {"place", 0}};
   std::map<std::string, std::string> more = r.options;
   auto number = [&](const char* name) {
-    if (auto it = more.find(name); it != more.end()) s[name] = json::parse(it->second, nullptr, false), more.erase(it);
+    if (auto it = more.find(name); it != more.end()) s[name] = io::parse_json(it->second), more.erase(it);
   };
   number("guidance_rescale"), number("eta"), number("clip_skip");
   if (auto it = more.find("prompt_syntax"); it != more.end()) s["prompt_syntax"] = it->second, more.erase(it);
@@ -362,9 +363,7 @@ PictureRun::Made PictureRun::finish(DType dtype, const std::string& scratch,
   for (Tensor& f : frames) f = f.cpu();
   made.decoded = frames[0];
   made.height = frames[0].size(0), made.width = frames[0].size(1), made.frames = int64_t(frames.size());
-  const auto text = [](const nlohmann::ordered_json& s) {
-    return s.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  };
+  const auto text = [](const nlohmann::ordered_json& s) { return io::json_text(s); };
   if (clip_) {
     const std::string format = r.format.empty() ? kUsualClipFormat : r.format;
     const io::VideoText said{{"title", diffusion::take_lora_tags(r.prompt).text},

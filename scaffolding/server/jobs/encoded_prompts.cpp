@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/jobs/drawing.h"
 
 namespace sf::server {
@@ -11,7 +12,7 @@ namespace {
 // All of a request that may reach an encoder: the texts, and whatever says how they are read.
 std::string key_of(const diffusion::DiffusionPipeline& pipeline, const JobRequest& r) {
   const json key{pipeline.name(), r.prompt, r.negative_prompt, guidance_of(r, pipeline), r.options};
-  return key.dump(-1, ' ', false, json::error_handler_t::replace);
+  return io::json_text(key);
 }
 
 bool is_prompt(const diffusion::OptionField& field) {

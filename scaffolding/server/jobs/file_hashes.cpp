@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/io/json.h"
 #include "scaffolding/io/sha.h"
 
 namespace sf::server {
@@ -14,7 +15,7 @@ using nlohmann::json;
 FileHashes::FileHashes(std::string cache) : cache_(std::move(cache)) {
   if (cache_.empty()) return;
   std::ifstream in(cache_);
-  const json saved = json::parse(in, nullptr, false);
+  const json saved = io::parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
   if (!saved.is_object()) return;
   for (auto& [file, k] : saved.items()) {
     try {
@@ -103,7 +104,7 @@ void FileHashes::save() const {
     for (auto& [file, k] : known_) out[file] = {{"bytes", k.bytes}, {"changed", k.changed}, {"sha256", k.hash}};
   }
   const std::string beside = cache_ + ".new";
-  std::ofstream(beside) << out.dump(1, ' ', false, json::error_handler_t::replace);
+  std::ofstream(beside) << io::json_text(out, 1);
   std::error_code error;
   fs::rename(beside, cache_, error);  // where it fails they are computed again
 }

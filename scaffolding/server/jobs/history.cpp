@@ -14,6 +14,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/disk_full.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/jobs/history_tables.h"
 #include "scaffolding/server/unavailable.h"
 
@@ -96,7 +97,7 @@ History::Added History::add(JobRecord job) {
   in.bind(1, job.id).bind(2, job.client);
   if (job.key.empty()) in.bind_null(3);
   else in.bind(3, job.key);
-  in.bind(4, to_json(job.request).dump()).bind(5, job.request.prompt).bind(6, int64_t(job.priority));
+  in.bind(4, io::json_text(to_json(job.request))).bind(5, job.request.prompt).bind(6, int64_t(job.priority));
   in.bind(7, name_of(job.state)).bind(8, job.created).bind(9, job.started).bind(10, job.ended);
   in.bind(11, job.crashes).bind(12, job.error).run();
   if (db_->changes() == 0) {
@@ -111,7 +112,7 @@ History::Added History::add(JobRecord job) {
     known.run();
     return {std::move(there), false};
   }
-  if (is_shared()) db_->notify(json{{"from", server_}, {"what", "change"}}.dump());
+  if (is_shared()) db_->notify(io::json_text(json{{"from", server_}, {"what", "change"}}));
   all.commit();
   return {std::move(job), true};
 }
@@ -225,7 +226,7 @@ std::vector<Picture> History::pictures_of(const std::string& job) const {
 JobRecord History::read(Statement& row) const {
   JobRecord job{.id = row.text(0), .client = row.text(1), .key = row.text(2)};
   try {
-    job.request = request_of(json::parse(row.text(3)));
+    job.request = request_of(io::parse_json(row.text(3)));
   } catch (const std::exception&) {
     fail<RuntimeError>("history: what job ", job.id, " asked for cannot be read");
   }

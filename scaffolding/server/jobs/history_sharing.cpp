@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/jobs/history.h"
 #include "scaffolding/server/jobs/history_tables.h"
 
@@ -89,7 +90,7 @@ JobState History::ask_to_cancel(const std::string& id) {
         .bind(2, id)
         .run();
   else db_->prepare("UPDATE jobs SET cancelled = 1 WHERE id = ?").bind(1, id).run();
-  db_->notify(json{{"from", server_}, {"what", "change"}}.dump());
+  db_->notify(io::json_text(json{{"from", server_}, {"what", "change"}}));
   all.commit();
   return state;
 }

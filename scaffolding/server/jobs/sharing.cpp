@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/jobs/live_jobs.h"
 #include "scaffolding/server/unavailable.h"
 
@@ -122,7 +123,7 @@ void Jobs::send() {
     if (m.preview) history_.save_preview(m.job, m.preview->png());
     json text = m.text;
     text["from"] = history_.server(), text["what"] = m.name, text["job"] = m.job, text["preview"] = bool(m.preview);
-    texts.push_back(text.dump(-1, ' ', false, json::error_handler_t::replace));
+    texts.push_back(io::json_text(text));
     if (texts.back().size() > kMessageBytes) texts.pop_back();
   }
   history_.notify(texts);
@@ -192,7 +193,7 @@ bool Jobs::is_watched(const std::string& id) const {
 // Whoever may write to the database may send anything: what does not fit is passed over.
 void Jobs::hear(const std::string& message) {
   try {
-    const json m = json::parse(message);
+    const json m = io::parse_json(message);
     if (m.at("from") == history_.server()) return;
     const std::string name = m.at("what"), id = m.at("job");
     if (name == "done" || name == "failed" || name == "cancelled") return mirror_over(id);

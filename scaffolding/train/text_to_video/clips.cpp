@@ -4,6 +4,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory_flow.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::train {
@@ -13,7 +14,7 @@ namespace {
 constexpr const char* kTrajectory = "trajectory";  // of a row of metadata
 
 std::string trajectory_text(const std::string& row) {
-  const auto json = nlohmann::json::parse(row, nullptr, false);
+  const auto json = io::parse_json(row);
   if (!json.is_object()) return {};
   const auto it = json.find(kTrajectory);
   return it != json.end() && it->is_string() ? it->get<std::string>() : std::string();
