@@ -8,59 +8,34 @@
 
 namespace sf {
 
-Message& Message::operator<<(const char* s) {
-  text_ += s ? s : "(null)";
+Message& Message::operator<<(const MessagePart& part) {
+  switch (part.kind_) {
+    case MessagePart::Text: text_ += part.text_; break;
+    case MessagePart::Signed: text_ += std::to_string(part.signed_); break;
+    case MessagePart::Unsigned: text_ += std::to_string(part.unsigned_); break;
+    case MessagePart::Real: {
+      char b[32];
+      std::snprintf(b, sizeof b, "%g", part.real_);
+      text_ += b;
+      break;
+    }
+    case MessagePart::Sizes: text_ += sf::str(*part.shape_); break;
+    case MessagePart::Type: text_ += name(part.type_); break;
+    case MessagePart::Place: text_ += part.device_->str(); break;
+  }
   return *this;
 }
-Message& Message::operator<<(std::string_view s) {
-  text_ += s;
-  return *this;
+
+std::string message_of(std::initializer_list<MessagePart> parts) {
+  Message m;
+  for (const MessagePart& part : parts) m << part;
+  return m.str();
 }
-Message& Message::operator<<(const std::string& s) {
-  text_ += s;
-  return *this;
-}
-Message& Message::operator<<(bool v) {
-  text_ += v ? "true" : "false";
-  return *this;
-}
-Message& Message::operator<<(int v) {
-  text_ += std::to_string(v);
-  return *this;
-}
-Message& Message::operator<<(unsigned v) {
-  text_ += std::to_string(v);
-  return *this;
-}
-Message& Message::operator<<(long v) {
-  text_ += std::to_string(v);
-  return *this;
-}
-Message& Message::operator<<(unsigned long v) {
-  text_ += std::to_string(v);
-  return *this;
-}
-Message& Message::operator<<(long long v) {
-  text_ += std::to_string(v);
-  return *this;
-}
-Message& Message::operator<<(double v) {
-  char b[32];
-  std::snprintf(b, sizeof b, "%g", v);
-  text_ += b;
-  return *this;
-}
-Message& Message::operator<<(const Shape& s) {
-  text_ += sf::str(s);
-  return *this;
-}
-Message& Message::operator<<(DType t) {
-  text_ += name(t);
-  return *this;
-}
-Message& Message::operator<<(const Device& d) {
-  text_ += d.str();
-  return *this;
-}
+
+template void raise<ValueError>(std::initializer_list<MessagePart> parts);
+template void raise<TypeError>(std::initializer_list<MessagePart> parts);
+template void raise<IndexError>(std::initializer_list<MessagePart> parts);
+template void raise<RuntimeError>(std::initializer_list<MessagePart> parts);
+template void raise<NotSupported>(std::initializer_list<MessagePart> parts);
 
 }  // namespace sf

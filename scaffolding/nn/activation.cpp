@@ -76,7 +76,8 @@ Tensor LogSoftmax::forward(const Tensor& x) const { return log_softmax(x, dim_fo
 
 Hardtanh::Hardtanh(Number least, Number most, bool in_place)
     : InplaceActivation(in_place), min_val(least), max_val(most) {
-  SF_CHECK(max_val > min_val, "Hardtanh: max_val must be larger than min_val, got ", max_val, " and ", min_val);
+  SF_CHECK(max_val > min_val, "Hardtanh: max_val must be larger than min_val, got ", double(max_val), " and ",
+           double(min_val));
 }
 GELU::GELU(const std::string& a) : approximate(a) {
   SF_CHECK(a == "none" || a == "tanh", "GELU: approximate argument must be either none or tanh, got '", a, "'");
