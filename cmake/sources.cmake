@@ -26,6 +26,14 @@ list(FILTER sf_benches INCLUDE REGEX "_bench\\.cpp$")
 file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cu
      ${PROJECT_SOURCE_DIR}/scaffolding/*.cuda.cpp ${PROJECT_SOURCE_DIR}/scaffolding/*.cudnn.cpp)
 
+# What calls ops and has no hot loop of its own: -O1 compiles in two thirds of the time.
+set(sf_upper ${sf_core})
+list(FILTER sf_upper INCLUDE REGEX
+     "/scaffolding/(diffusion|distributed|io/hub|models|nn|optim|tokenizers|train)/")
+list(FILTER sf_upper EXCLUDE REGEX "/scaffolding/train/evaluation/")   # which looks at pictures
+list(REMOVE_ITEM sf_core ${sf_upper})
+add_library(sf_upper OBJECT ${sf_upper})
+target_compile_options(sf_upper PRIVATE $<$<CONFIG:Release>:-O1>)
 add_library(sf_core OBJECT ${sf_core})
 include(cmake/embedded.cmake)
 # Known models are recognised by these.
@@ -37,16 +45,16 @@ include(cmake/embedded_merges.cmake)
 # Own CPU kernels, compiled once per instruction set, each in its own namespace sf::<isa>;
 # the best supported one wins at run time.
 set(SF_ISAS "base;avx2;avx512;avx512bf16" CACHE STRING
-    "Instruction sets to compile CPU kernels for (x86-64), or native: base and this machine's best")
+    "Instruction sets to compile CPU kernels for (x86-64), or native: this machine's best alone")
 if(SF_ISAS STREQUAL "native")   # what backend/cpu/isa.cpp would choose
   set(SF_ISAS base)
   file(READ /proc/cpuinfo sf_cpuinfo LIMIT 20000)
   if(sf_cpuinfo MATCHES " avx512_bf16 ")   # and tiles, where they are
-    list(APPEND SF_ISAS avx512bf16)
+    set(SF_ISAS avx512bf16)
   elseif(sf_cpuinfo MATCHES " avx512vl ")
-    list(APPEND SF_ISAS avx512)
+    set(SF_ISAS avx512)
   elseif(sf_cpuinfo MATCHES " avx2 ")
-    list(APPEND SF_ISAS avx2)
+    set(SF_ISAS avx2)
   endif()
 endif()
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -114,14 +122,17 @@ foreach(isa ${sf_tile_isas})
   list(APPEND sf_isa_objects sf_cpu_${isa})
 endforeach()
 
-set(sf_object_libraries sf_core ${sf_isa_objects})
+set(sf_object_libraries sf_core sf_upper ${sf_isa_objects})
 if(SF_ONEDNN AND sf_onednn)
   add_library(sf_onednn OBJECT ${sf_onednn})
   target_link_libraries(sf_onednn PRIVATE DNNL::dnnl)
   list(APPEND sf_object_libraries sf_onednn)
 endif()
 
-target_link_libraries(sf_core PRIVATE nlohmann_json::nlohmann_json ZLIB::ZLIB Eigen3::Eigen)
+foreach(part sf_core sf_upper)
+  target_link_libraries(${part} PRIVATE nlohmann_json::nlohmann_json ZLIB::ZLIB Eigen3::Eigen ${sf_image_libraries}
+                        ${sf_text_libraries})
+endforeach()
 
 # One shared library. Base objects come first: where two instruction sets share a weak symbol after all, the linker
 # keeps the base one (tests/check_isa_symbols.py sees to it that they do not).
@@ -145,7 +156,6 @@ endif()
 if(TARGET sf_onednn)
   target_link_libraries(scaffolding PRIVATE DNNL::dnnl)
 endif()
-target_link_libraries(sf_core PRIVATE ${sf_image_libraries} ${sf_text_libraries})
 target_link_libraries(scaffolding PRIVATE ${sf_image_libraries} ${sf_text_libraries})
 foreach(format PNG JPEG WEBP)
   if(SF_${format})
@@ -176,3 +186,4 @@ endif()
 set_source_files_properties(scaffolding/core/version.cpp PROPERTIES COMPILE_DEFINITIONS
   "SF_VERSION=\"${PROJECT_VERSION}\";SF_BUILD_FACTS=\"${CMAKE_BUILD_TYPE}, oneDNN $<IF:$<BOOL:${SF_ONEDNN}>,yes,no>\"")
 sf_unity(sf_core)   # after the properties of its sources
+sf_unity(sf_upper)

@@ -1,11 +1,11 @@
 # Several sources in one translation unit: headers take half the time that the files compiled alone would.
 # A group is a folder, or the small folders of one parent that begin with the same letter, so that a new file changes
-# one group and ccache keeps the others. Files with definitions or options of their own stay alone, and those below,
-# whose unnamed namespaces have a name that a neighbour's has too. CMake's UNITY_BUILD writes where the checkout lies
-# into its files (until 4.0), so that ccache would compile them anew in every clone.
+# one group and ccache keeps the others. Files with definitions or options of their own stay alone. Those below, whose
+# unnamed namespaces have a name that a neighbour's has too, are joined with strangers. CMake's UNITY_BUILD writes
+# where the checkout lies into its files (until 4.0), so that ccache would compile them anew in every clone.
 option(SF_UNITY "Compile several sources at once: half the time for a whole build, longer for one changed file" ON)
 
-set(sf_alone
+set(sf_apart
     cli/launch
     autograd/function_test autograd/gradcheck_test autograd/inplace_test data/recolour_test data/transforms_test
     diffusion/memory/plan_test diffusion/schedulers/scheduling_unipc_multistep io/formats/safetensors
@@ -28,9 +28,10 @@ function(sf_unity target)
     return()
   endif()
   get_target_property(all ${target} SOURCES)
-  list(JOIN sf_alone "|" alone)
+  list(JOIN sf_apart "|" apart)
   set(sources "")
   set(alone_sources "")
+  set(apart_sources "")
   foreach(source ${all})
     set(own "")
     foreach(property COMPILE_DEFINITIONS COMPILE_OPTIONS INCLUDE_DIRECTORIES)
@@ -40,8 +41,10 @@ function(sf_unity target)
       endif()
     endforeach()
     string(FIND "${source}" "${PROJECT_BINARY_DIR}/" generated)
-    if(own OR generated EQUAL 0 OR source MATCHES "/(${alone})\\.cpp$" OR NOT source MATCHES "\\.cpp$")
+    if(own OR generated EQUAL 0 OR NOT source MATCHES "\\.cpp$")
       list(APPEND alone_sources ${source})
+    elseif(source MATCHES "/(${apart})\\.cpp$")
+      list(APPEND apart_sources ${source})
     else()
       list(APPEND sources ${source})
     endif()
@@ -74,6 +77,19 @@ function(sf_unity target)
       string(MD5 unit_key "${unit}")
       string(APPEND text_${unit_key} "#include \"${included}\"\n")
     endforeach()
+  endforeach()
+  list(SORT apart_sources)
+  list(LENGTH apart_sources count)
+  math(EXPR several "(${count} + 5) / 6")
+  set(index 0)
+  foreach(source ${apart_sources})   # neighbours into different ones
+    math(EXPR part "${index} % ${several}")
+    math(EXPR index "${index} + 1")
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE included)
+    set(unit ${PROJECT_BINARY_DIR}/unity/${target}/apart_${part}.cpp)
+    list(APPEND units ${unit})
+    string(MD5 unit_key "${unit}")
+    string(APPEND text_${unit_key} "#include \"${included}\"\n")
   endforeach()
   list(REMOVE_DUPLICATES units)
   foreach(unit ${units})

@@ -13,7 +13,7 @@ namespace sf::py {
 namespace {
 
 // Files may hold any bytes.
-nb::object text(const std::string& s) {
+nb::object unicode(const std::string& s) {
   return steal(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "surrogateescape"));
 }
 
@@ -75,13 +75,13 @@ void bind_video(nb::module_& d) {
       .def_prop_ro("codec", [](const io::VideoReader& r) { return r.info().codec; })
       .def_prop_ro("metadata", [](const io::VideoReader& r) {
         nb::dict all;
-        for (auto& [key, value] : r.info().metadata) all[text(key)] = text(value);
+        for (auto& [key, value] : r.info().metadata) all[unicode(key)] = unicode(value);
         return all;
       });
   d.def("why_no_video", [](const std::string& path) -> nb::object {
     std::string why;
     if (io::can_write(io::video_format(path), &why)) return nb::none();
-    return text(why);
+    return unicode(why);
   });
 }
 

@@ -39,30 +39,30 @@ io::Fields T5Config::fields() {
 
 namespace {
 
-const char* const kWho = T5EncoderModel::kName;
+const char* const kT5 = T5EncoderModel::kName;
 constexpr std::string_view kGate = "gated-";
 constexpr double kMostFloat16 = 65504;
 
 T5Config checked(T5Config c) {
-  check_sizes(kWho, {{"vocab_size", c.vocab_size},
-                     {"d_model", c.d_model},
-                     {"d_kv", c.d_kv},
-                     {"d_ff", c.d_ff},
-                     {"num_heads", c.num_heads},
-                     {"relative_attention_num_buckets", c.relative_attention_num_buckets},
-                     {"relative_attention_max_distance", c.relative_attention_max_distance}});
-  check_num_layers(kWho, c.num_layers);
+  check_sizes(kT5, {{"vocab_size", c.vocab_size},
+                    {"d_model", c.d_model},
+                    {"d_kv", c.d_kv},
+                    {"d_ff", c.d_ff},
+                    {"num_heads", c.num_heads},
+                    {"relative_attention_num_buckets", c.relative_attention_num_buckets},
+                    {"relative_attention_max_distance", c.relative_attention_max_distance}});
+  check_num_layers(kT5, c.num_layers);
   SF_CHECK(
       c.relative_attention_num_buckets >= 4 && c.relative_attention_max_distance > c.relative_attention_num_buckets / 4,
-      kWho,
+      kT5,
       ": relative_attention_num_buckets must be at least 4 and relative_attention_max_distance above a quarter of it, "
       "got ",
       c.relative_attention_num_buckets, " and ", c.relative_attention_max_distance);
-  SF_CHECK(c.dropout_rate >= 0 && c.dropout_rate <= 1, kWho, ": dropout_rate must be between 0 and 1, got ",
+  SF_CHECK(c.dropout_rate >= 0 && c.dropout_rate <= 1, kT5, ": dropout_rate must be between 0 and 1, got ",
            c.dropout_rate);
   const bool gated = c.feed_forward_proj.starts_with(kGate);
   std::string activation = gated ? c.feed_forward_proj.substr(kGate.size()) : c.feed_forward_proj;
-  SF_CHECK(activation == "relu" || activation == "gelu" || activation == "gelu_new" || activation == "silu", kWho,
+  SF_CHECK(activation == "relu" || activation == "gelu" || activation == "gelu_new" || activation == "silu", kT5,
            ": feed_forward_proj must be relu, gelu, gelu_new or silu, with gated- before it or not, got '",
            c.feed_forward_proj, "'");
   if (c.feed_forward_proj == "gated-gelu") activation = "gelu_new";  // as the models of this name were trained
@@ -229,15 +229,15 @@ bool T5EncoderModel::kept_float32(const std::string& key) const { return key.end
 
 Tensors T5EncoderModel::forward(const Tensor& input_ids, const Tensor& attention_mask, const Tensor& inputs_embeds,
                                 bool output_hidden_states) const {
-  SF_CHECK(bool(input_ids) != bool(inputs_embeds), kWho, ": takes either input_ids or inputs_embeds");
+  SF_CHECK(bool(input_ids) != bool(inputs_embeds), kT5, ": takes either input_ids or inputs_embeds");
   if (input_ids)
-    SF_CHECK(input_ids.ndim() == 2 && input_ids.size(1) > 0, kWho, ": input_ids must be [batch, tokens], got ",
+    SF_CHECK(input_ids.ndim() == 2 && input_ids.size(1) > 0, kT5, ": input_ids must be [batch, tokens], got ",
              input_ids.shape());
   if (inputs_embeds)
-    SF_CHECK(inputs_embeds.ndim() == 3 && inputs_embeds.size(1) > 0 && inputs_embeds.size(2) == options.d_model, kWho,
+    SF_CHECK(inputs_embeds.ndim() == 3 && inputs_embeds.size(1) > 0 && inputs_embeds.size(2) == options.d_model, kT5,
              ": inputs_embeds must be [batch, tokens, ", options.d_model, "], got ", inputs_embeds.shape());
   Tensor x = input_ids ? shared(input_ids) : inputs_embeds;
-  check_shape(kWho, "attention_mask", attention_mask, {x.size(0), x.size(1)});
+  check_shape(kT5, "attention_mask", attention_mask, {x.size(0), x.size(1)});
   return encoder.forward(x, attention_mask, output_hidden_states);
 }
 

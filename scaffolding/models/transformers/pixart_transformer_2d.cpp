@@ -35,7 +35,7 @@ io::Fields PixArtTransformer2DConfig::fields() {
 
 namespace {
 
-const char* const kWho = PixArtTransformer2DModel::kName;
+const char* const kPixArt = PixArtTransformer2DModel::kName;
 constexpr int64_t kTimestepChannels = 256;
 constexpr double kOutEps = 1e-6;
 
@@ -44,21 +44,21 @@ bool has_sizes(const PixArtTransformer2DConfig& c) {
 }
 
 PixArtTransformer2DConfig checked(PixArtTransformer2DConfig c) {
-  SF_CHECK_AS(NotSupported, c.norm_type == "ada_norm_single", kWho, ": norm_type must be ada_norm_single, got '",
+  SF_CHECK_AS(NotSupported, c.norm_type == "ada_norm_single", kPixArt, ": norm_type must be ada_norm_single, got '",
               c.norm_type, "'");
-  SF_CHECK_AS(NotSupported, c.attention_type.value_or("default") == "default", kWho,
+  SF_CHECK_AS(NotSupported, c.attention_type.value_or("default") == "default", kPixArt,
               ": attention_type must be default, got '", *c.attention_type, "'");
-  check_patch_transformer(kWho, c);
-  check_sizes(kWho, {{"sample_size", c.sample_size},
-                     {"cross_attention_dim", c.cross_attention_dim.value_or(1)},
-                     {"caption_channels", c.caption_channels.value_or(1)}});
-  SF_CHECK(!has_sizes(c) || token_channels(c) % 3 == 0, kWho,
+  check_patch_transformer(kPixArt, c);
+  check_sizes(kPixArt, {{"sample_size", c.sample_size},
+                        {"cross_attention_dim", c.cross_attention_dim.value_or(1)},
+                        {"caption_channels", c.caption_channels.value_or(1)}});
+  SF_CHECK(!has_sizes(c) || token_channels(c) % 3 == 0, kPixArt,
            ": num_attention_heads * attention_head_dim must be a multiple of 3 with use_additional_conditions, got ",
            token_channels(c));
-  SF_CHECK(!c.caption_channels || !c.cross_attention_dim || *c.cross_attention_dim == token_channels(c), kWho,
+  SF_CHECK(!c.caption_channels || !c.cross_attention_dim || *c.cross_attention_dim == token_channels(c), kPixArt,
            ": cross_attention_dim must be num_attention_heads * attention_head_dim with caption_channels, got ",
            c.cross_attention_dim.value_or(0), " and ", token_channels(c));
-  SF_CHECK(c.interpolation_scale.value_or(1) > 0, kWho, ": interpolation_scale must be above 0, got ",
+  SF_CHECK(c.interpolation_scale.value_or(1) > 0, kPixArt, ": interpolation_scale must be above 0, got ",
            *c.interpolation_scale);
   return c;
 }
@@ -137,26 +137,26 @@ io::Object PixArtTransformer2DModel::flat_config(const io::Object& config) {
 Tensor PixArtTransformer2DModel::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states,
                                          const Tensor& timestep, const Tensor& resolution, const Tensor& aspect_ratio,
                                          const Tensor& attention_mask, const Tensor& encoder_attention_mask) const {
-  pos_embed.check(kWho, hidden_states);
+  pos_embed.check(kPixArt, hidden_states);
   const int64_t batch = hidden_states.size(0);
   Tensor text = encoder_hidden_states;
   const std::optional<int64_t> channels =
       options.caption_channels ? options.caption_channels : options.cross_attention_dim;
-  SF_CHECK(!text || !channels || (text.ndim() == 3 && text.size(0) == batch && text.size(2) == *channels), kWho,
+  SF_CHECK(!text || !channels || (text.ndim() == 3 && text.size(0) == batch && text.size(2) == *channels), kPixArt,
            ": encoder_hidden_states must be [", batch, ", M, ", *channels, "], got ", text ? text.shape() : Shape{});
-  if (caption_projection) check_defined(kWho, "encoder_hidden_states", text);
+  if (caption_projection) check_defined(kPixArt, "encoder_hidden_states", text);
   if (has_sizes(options)) {
-    check_defined(kWho, "resolution", resolution);
-    check_shape(kWho, "resolution", resolution, {batch, 2});
-    check_defined(kWho, "aspect_ratio", aspect_ratio);
-    check_shape(kWho, "aspect_ratio", aspect_ratio, {batch, 1});
+    check_defined(kPixArt, "resolution", resolution);
+    check_shape(kPixArt, "resolution", resolution, {batch, 2});
+    check_defined(kPixArt, "aspect_ratio", aspect_ratio);
+    check_shape(kPixArt, "aspect_ratio", aspect_ratio, {batch, 1});
   }
-  const Tensor mask = attention_bias(kWho, "attention_mask", attention_mask, hidden_states.dtype());
+  const Tensor mask = attention_bias(kPixArt, "attention_mask", attention_mask, hidden_states.dtype());
   const Tensor text_mask =
-      attention_bias(kWho, "encoder_attention_mask", encoder_attention_mask, hidden_states.dtype());
+      attention_bias(kPixArt, "encoder_attention_mask", encoder_attention_mask, hidden_states.dtype());
 
   Tensor x = pos_embed(hidden_states);
-  Tensor embedded = adaln_single.emb.forward(batch_of_timesteps(kWho, timestep, batch).to(x.device()), resolution,
+  Tensor embedded = adaln_single.emb.forward(batch_of_timesteps(kPixArt, timestep, batch).to(x.device()), resolution,
                                              aspect_ratio, x.dtype());
   Tensor modulation = adaln_single.linear(silu(embedded));
   if (caption_projection) text = (*caption_projection)(text);

@@ -31,7 +31,7 @@ template <class F> void visit_floating(const char* op, DType t, const F& f) {
 }
 
 // Whole numbers become elements of a dtype a block at a time: each way to draw them is compiled once for all dtypes.
-constexpr int64_t kBlock = 256;
+constexpr int64_t kDraws = 256;
 using Store = void (*)(void* out, int64_t at, const int64_t* values, int64_t n);
 Store store_of(DType t) {
   Store store = nullptr;
@@ -109,9 +109,9 @@ class Philox final : public GeneratorImpl {
     visit_floating("bernoulli", probability_dtype, [&](auto q) {
       auto* chance = static_cast<const decltype(q)*>(probability);
       parallel_for((n + 3) / 4, 1024, [&](int64_t b, int64_t e) {
-        int64_t values[kBlock];
-        for (int64_t first = 4 * b, end = std::min(n, 4 * e); first < end; first += kBlock) {
-          const int64_t count = std::min(kBlock, end - first);
+        int64_t values[kDraws];
+        for (int64_t first = 4 * b, end = std::min(n, 4 * e); first < end; first += kDraws) {
+          const int64_t count = std::min(kDraws, end - first);
           for (int64_t i = 0; i < count; i += 4) {
             Words w = stream.words(0, uint64_t(first + i) / 4);
             for (int64_t j = i; j < std::min(count, i + 4); ++j) {
@@ -191,9 +191,9 @@ class Philox final : public GeneratorImpl {
       each_round(d.n, lanes, [&](const auto& words, int64_t start, int64_t step, int64_t b, int64_t e) {
         if constexpr (std::is_same_v<Value, int64_t>) {
           const Store store = store_of(d.dtype);
-          int64_t values[lanes][kBlock];
-          for (int64_t first = b; first < e; first += kBlock) {
-            const int64_t count = std::min(kBlock, e - first);
+          int64_t values[lanes][kDraws];
+          for (int64_t first = b; first < e; first += kDraws) {
+            const int64_t count = std::min(kDraws, e - first);
             for (int64_t t = 0; t < count; ++t) {
               const Words w = words(first + t);
               for (int lane = 0; lane < lanes; ++lane) values[lane][t] = numbers(lane, w);
