@@ -116,7 +116,7 @@ def test_names_of_many_and_of_none(run, home, one_file, tmp_path):
 
 
 class Listener:
-    """A hub that counts who asks, and answers nobody."""
+    """A hub that counts who asks, and has nothing."""
 
     def __enter__(self):
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -131,7 +131,10 @@ class Listener:
             except OSError:
                 return
             self.asked += 1
-            connection.close()
+            with connection, connection.makefile("rb") as head:
+                while head.readline().strip():
+                    pass
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
     def __exit__(self, *_):
         self.server.close()
