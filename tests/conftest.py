@@ -1,3 +1,4 @@
+import fcntl
 import json
 import pathlib
 import subprocess
@@ -15,6 +16,14 @@ def build_dir(request):
     if not (folder / "CMakeCache.txt").exists():
         pytest.skip(f"{folder} is no build folder")
     return folder
+
+
+@pytest.fixture
+def build_lock(build_dir):
+    """No test of another process runs CMake in the build folder meanwhile: it writes logs and manifests there."""
+    with open(build_dir / "CMakeCache.txt") as cache:
+        fcntl.flock(cache, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

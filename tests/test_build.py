@@ -46,6 +46,7 @@ def test_the_library_shows_nothing_of_others(build_dir):
     assert [name for name in shown if "2sf" not in name] == []
 
 
+@pytest.mark.usefixtures("build_lock")
 def test_another_project_finds_and_uses_the_installation(build_dir, tmp_path):
     prefix = tmp_path / "prefix"
     run("cmake", "--build", build_dir, "--target", "scaffolding_static")

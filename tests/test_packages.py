@@ -74,6 +74,7 @@ def test_the_package_names_the_places_too(model, network):
             sf.diffusion.DiffusionPipeline.from_pretrained(model.name)
 
 
+@pytest.mark.usefixtures("build_lock")
 def test_the_debian_package(build_dir, tmp_path):
     for tool in ("cpack", "dpkg-deb", "dpkg-shlibdeps"):
         if not shutil.which(tool):
@@ -105,6 +106,7 @@ def test_the_debian_package(build_dir, tmp_path):
         assert "looked in" in run(program, "txt2img", "red apple", ok=False).stderr
 
 
+@pytest.mark.usefixtures("build_lock")
 def test_libav_is_needed_by_one_library_that_no_wheel_has(build_dir, tmp_path):
     def needs(library):
         return [line for line in run("readelf", "-d", library).stdout.splitlines() if "NEEDED" in line]
