@@ -236,8 +236,8 @@ test-cuda-emulator: build
 	    $(PY) tools/run_tests.py $(BUILD) --cpp \
 	      --gtest=--gtest_filter='*_on_test_device:*survives_failed_allocations:Cuda*:*/Cuda*' || exit 1; \
 	done
-	$(call emulated,cuda_emulator) PYTHONPATH=$(BUILD)/python \
-	  $(PY) -m pytest -q --build-dir=$(BUILD) $(EMULATED_TESTS:%=tests/python/%.py)
+	$(call emulated,cuda_emulator) PYTHONPATH=$(abspath $(BUILD))/python \
+	  $(PY) tools/run_tests.py $(BUILD) --python $(EMULATED_TESTS:%=tests/python/%.py)
 
 # The same kernels with each access of memory watched: races of threads, blocks and streams, and vectors at odd
 # addresses (tests/cuda_emulator/races.h).

@@ -2,6 +2,7 @@
 
     python tools/run_tests.py build                # C++ and Python
     python tools/run_tests.py build/asan --cpp     # C++ only: a sanitizer build has no Python module
+    python tools/run_tests.py build --python tests/python/ops     # Python tests of these paths only
 
 Both run in as many processes as there are cores, up to four: most tests use one thread, or wait. Each of the C++ ones
 has its share; the Python ones take file after file, so that tests of one file never meet (pytest-xdist).
@@ -87,7 +88,10 @@ def main():
         default=[],
         help="an argument for scaffolding_tests, such as --gtest=--gtest_filter=op_add*",
     )
+    parser.add_argument("--python", nargs="+", metavar="PATH", help="Python tests of these paths only")
     options = parser.parse_args()
+    if options.cpp and options.python:
+        parser.error("--cpp and --python exclude each other")
     build = options.build.resolve()
     # A shell's background jobs ignore Ctrl-C and so would their children;
     # what has a handler here is the default in them.
@@ -95,8 +99,8 @@ def main():
     results = build / "test_results"
     results.mkdir(exist_ok=True)
     total, failures = 0, []
-    for name, run, arguments in (("C++", run_cpp, options.gtest), ("Python", run_python, [])):
-        if options.cpp and name == "Python":
+    for name, run, arguments in (("C++", run_cpp, options.gtest), ("Python", run_python, options.python or [])):
+        if options.cpp and name == "Python" or options.python and name == "C++":
             continue
         start = time.time()
         passed, failed, skipped = run(build, results, arguments)

@@ -15,6 +15,7 @@
 #include "apps/cli/empty_values.h"
 #include "apps/cli/scarce_memory.h"
 #include "apps/cli/suggestions.h"
+#include "scaffolding/backend/cpu/isa.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/spin_count.h"
 #include "scaffolding/diffusion/pipelines/run.h"
@@ -124,6 +125,9 @@ static int run(int argc, char** argv) {
     return kInterrupted;
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const sf::NotSupported& e) {
+    const std::string why = sf::cpu::why_no_kernels();
+    return refuse(why.empty() ? e.what() : why);
   } catch (const std::exception& e) {
     return refuse(std::string_view(e.what()).starts_with("[json.") ? sf::io::json_error(e) : e.what());
   }

@@ -74,6 +74,16 @@ std::string processor_name() {
   return "unknown processor";
 }
 
+// Kernels that were announced before main() ran.
+static constinit bool g_some_serve = false;
+static constinit const char* g_left_out = nullptr;
+
+std::string why_no_kernels() {
+  if (g_some_serve || !g_left_out) return "";
+  return std::string("this build has CPU kernels for ") + g_left_out + " alone, and here is " + name(best()) +
+         ": build it on this machine, or for every one by `make build`";
+}
+
 }  // namespace sf::cpu
 
 // Kernels for instruction sets that this processor lacks stay out of the tables.
@@ -82,6 +92,10 @@ void sf::detail::register_kernel(KernelTableBase& table, DeviceType device, cons
   cpu::Isa level;
   const bool present =
       !isa || (isa == cpu::kEmulated ? cpu::emulates_tiles() : cpu::isa_from_name(isa, level) && cpu::has(level));
-  if (!present) return;
+  if (!present) {
+    cpu::g_left_out = isa;
+    return;
+  }
+  cpu::g_some_serve |= isa && device == DeviceType::CPU;
   table.add(device, {provider, isa, priority, fn, supports});
 }

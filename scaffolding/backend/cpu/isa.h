@@ -13,5 +13,7 @@ bool emulates_tiles();
 const char* name(Isa isa);
 bool isa_from_name(const char* name, Isa& out);
 std::string processor_name();
+// Why there is no kernel at all: a build for another processor. Empty where there are some.
+std::string why_no_kernels();
 
 }  // namespace sf::cpu
