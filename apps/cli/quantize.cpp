@@ -9,6 +9,7 @@
 #include "apps/cli/files.h"
 #include "apps/cli/generation.h"
 #include "apps/cli/load_model.h"
+#include "apps/cli/output_file.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/scalar.h"
 #include "scaffolding/diffusion/quantization/quantization_report.h"
