@@ -72,7 +72,7 @@ class SharedModel {
   static std::string key_of(const std::vector<UsedLora>& used) {
     ordered_json key = ordered_json::array();
     for (auto& lora : used) key.push_back({lora.path, lora.tag.denoiser, lora.tag.text_encoders});
-    return io::json_text(key);
+    return io::tolerant_json_text(key);
   }
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline_;
   std::shared_ptr<diffusion::Scheduler> own_;
@@ -163,7 +163,7 @@ std::string kind_of(const Job& job) {
   for (auto& lora : s.loras.used) key.push_back(lora.path);
   if (!job.caption.empty()) key.push_back(s.image), key.push_back(s.mask);  // a sheet is as large as its pictures
   if (weighted) key.push_back(s.prompt), key.push_back(s.negative_prompt);
-  return io::json_text(key);
+  return io::tolerant_json_text(key);
 }
 
 std::map<std::string, Tensor> inputs_of(const Drawing& d, GenerationSettings& s,
@@ -236,7 +236,7 @@ void write_sheet(const Drawing& d, GenerationSettings s, const diffusion::Diffus
     return;
   }
   const ordered_json row{{"path", path}, {"width", sheet.size(2)}, {"height", sheet.size(1)}, {"settings", settings}};
-  std::cout << io::json_text(row) << std::endl;
+  std::cout << io::tolerant_json_text(row) << std::endl;
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
 // A value as the web UI writes it, where a comma would end it.
 std::string quoted_value(const std::string& value) {
   if (value.find_first_of(",:\n") == value.npos) return value;
-  return io::json_text(ordered_json(value));
+  return io::tolerant_json_text(ordered_json(value));
 }
 
 // As AUTOMATIC1111's web UI writes it, which many programs read.
@@ -433,7 +433,7 @@ ordered_json write_picture(const std::string& path, const Tensor& picture, const
   writing.quality = 95;
   if (path.ends_with(".png"))
     writing.text = {{"parameters", a1111_text(s, scheduler, *s.seed, width, height) + more},
-                    {kTextKey, io::json_text(settings)}};
+                    {kTextKey, io::tolerant_json_text(settings)}};
   io::write_image(path, picture, writing);
   return settings;
 }
@@ -568,7 +568,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
                                     [&](const std::string& file) { save_forming(file, forming[i], pictures[i]); }));
         row["steps"] = written.back();
       }
-      if (s.json) std::cout << io::json_text(row) << std::endl;
+      if (s.json) std::cout << io::tolerant_json_text(row) << std::endl;
       else
         for (auto& file : written) std::cout << file << std::endl;
     }

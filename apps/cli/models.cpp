@@ -135,7 +135,7 @@ void list_models(const ModelsOptions& o) {
   if (o.json) {
     ordered_json out = ordered_json::array();
     for (auto& row : rows) out.push_back(json_of(row));
-    std::cout << io::json_text(out, 2) << "\n";
+    std::cout << io::tolerant_json_text(out, 2) << "\n";
     return;
   }
   print(rows);

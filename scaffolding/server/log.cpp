@@ -18,7 +18,7 @@ void Log::write(const char* event, nlohmann::ordered_json details) {
   std::snprintf(time, sizeof time, "%s.%03dZ", date, int(ms));
   nlohmann::ordered_json line{{"time", time}, {"event", event}};
   line.update(details);
-  const std::string text = io::json_text(line) + "\n";
+  const std::string text = io::tolerant_json_text(line) + "\n";
   std::lock_guard lock(mutex_);
   std::fwrite(text.data(), 1, text.size(), to_);
   std::fflush(to_);

@@ -41,7 +41,7 @@ MetricsFile::MetricsFile(const std::string& path, int64_t after_step) {
 void MetricsFile::write(int64_t step, int64_t epoch, const Values& values) {
   Json line = {{"step", step}, {"epoch", epoch}};
   for (auto& [name, v] : values) line[name] = std::isfinite(v) ? Json(v) : Json();
-  file_->write(io::json_text(line) + "\n");
+  file_->write(io::tolerant_json_text(line) + "\n");
 }
 
 }  // namespace sf::train

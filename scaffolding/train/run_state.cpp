@@ -44,7 +44,7 @@ std::string run_state_text(const RunState& s, const RunOptions& o) {
   Json j = {{"format", kFormat},      {"step", s.step},         {"epoch", s.epoch},
             {"samples", s.samples},   {"loss_sum", s.loss_sum}, {"loss_steps", s.loss_steps},
             {"ema_step", s.ema_step}, {"best", best},           {"config", config}};
-  return io::json_text(j, 2) + "\n";
+  return io::tolerant_json_text(j, 2) + "\n";
 }
 
 void save_run_state(const RunState& s, const RunOptions& o, const std::string& path) {

@@ -29,9 +29,7 @@ constexpr double kConnectTimeout = 2.5;  // seconds
 constexpr uint64_t kMostUnsized = uint64_t(64) << 20;
 
 template <class... P> [[noreturn]] void refuse_as(HubError::Reason reason, const P&... parts) {
-  Message m;
-  (m << ... << parts);
-  throw HubError(reason, m.str());
+  throw HubError(reason, message_of({parts...}));
 }
 
 double seconds(const char* name, double fallback) {

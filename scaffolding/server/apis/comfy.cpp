@@ -175,7 +175,7 @@ void listen(Context& c, ComfyDesk& desk, const Call& call, const Answer& answer)
   const std::string client = call.query.value("clientId", History::new_id());
   answer->begin_events();
   auto tell = [answer](const char* type, json data) {
-    answer->send(io::json_text(json{{"type", type}, {"data", std::move(data)}}));
+    answer->send(io::tolerant_json_text(json{{"type", type}, {"data", std::move(data)}}));
   };
   auto pictures = std::make_shared<std::map<std::string, std::vector<std::string>>>();  // of jobs that run
   auto status = [tell, client](size_t remaining) {

@@ -139,8 +139,9 @@ json job_json(const JobView& v) {
 std::string event_text(const JobEvent& event, bool with_previews, bool websocket) {
   json data = event.data;
   if (with_previews && event.preview) data["preview"] = io::to_base64(event.preview->png());
-  if (websocket) return io::json_text(json{{"id", event.id}, {"event", event.name}, {"data", data}});
-  return "id: " + std::to_string(event.id) + "\nevent: " + event.name + "\ndata: " + io::json_text(data) + "\n\n";
+  if (websocket) return io::tolerant_json_text(json{{"id", event.id}, {"event", event.name}, {"data", data}});
+  return "id: " + std::to_string(event.id) + "\nevent: " + event.name + "\ndata: " + io::tolerant_json_text(data) +
+         "\n\n";
 }
 
 uint64_t number_of(std::string_view text) {  // 0 of what is none

@@ -135,7 +135,7 @@ void stream(Context& c, const std::string& id, const Call& call, const Answer& a
   const int64_t partial = call.body.value("partial_images", int64_t(0));
   auto event = [](const std::string& type, json data) {
     data["type"] = type;
-    return "event: " + type + "\ndata: " + io::json_text(data) + "\n\n";
+    return "event: " + type + "\ndata: " + io::tolerant_json_text(data) + "\n\n";
   };
   answer->begin_events();
   answer->on_leave([&c, id] { c.jobs.cancel_left(id); });

@@ -56,7 +56,7 @@ std::string sentence(const FieldError& e) { return (e.name.empty() ? "body" : e.
 }  // namespace
 
 Response json_response(const json& body, int status, Headers headers) {
-  return {.status = status, .body = io::json_text(body), .headers = std::move(headers)};
+  return {.status = status, .body = io::tolerant_json_text(body), .headers = std::move(headers)};
 }
 
 Response error_response(ErrorShape shape, const ApiError& e) {

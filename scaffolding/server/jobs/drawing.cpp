@@ -363,7 +363,7 @@ PictureRun::Made PictureRun::finish(DType dtype, const std::string& scratch,
   for (Tensor& f : frames) f = f.cpu();
   made.decoded = frames[0];
   made.height = frames[0].size(0), made.width = frames[0].size(1), made.frames = int64_t(frames.size());
-  const auto text = [](const nlohmann::ordered_json& s) { return io::json_text(s); };
+  const auto text = [](const nlohmann::ordered_json& s) { return io::tolerant_json_text(s); };
   if (clip_) {
     const std::string format = r.format.empty() ? kUsualClipFormat : r.format;
     const io::VideoText said{{"title", diffusion::take_lora_tags(r.prompt).text},

@@ -12,7 +12,7 @@ namespace {
 // All of a request that may reach an encoder: the texts, and whatever says how they are read.
 std::string key_of(const diffusion::DiffusionPipeline& pipeline, const JobRequest& r) {
   const json key{pipeline.name(), r.prompt, r.negative_prompt, guidance_of(r, pipeline), r.options};
-  return io::json_text(key);
+  return io::tolerant_json_text(key);
 }
 
 bool is_prompt(const diffusion::OptionField& field) {

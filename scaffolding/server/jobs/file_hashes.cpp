@@ -104,7 +104,7 @@ void FileHashes::save() const {
     for (auto& [file, k] : known_) out[file] = {{"bytes", k.bytes}, {"changed", k.changed}, {"sha256", k.hash}};
   }
   const std::string beside = cache_ + ".new";
-  std::ofstream(beside) << io::json_text(out, 1);
+  std::ofstream(beside) << io::tolerant_json_text(out, 1);
   std::error_code error;
   fs::rename(beside, cache_, error);  // where it fails they are computed again
 }

@@ -123,7 +123,7 @@ void Jobs::send() {
     if (m.preview) history_.save_preview(m.job, m.preview->png());
     json text = m.text;
     text["from"] = history_.server(), text["what"] = m.name, text["job"] = m.job, text["preview"] = bool(m.preview);
-    texts.push_back(io::json_text(text));
+    texts.push_back(io::tolerant_json_text(text));
     if (texts.back().size() > kMessageBytes) texts.pop_back();
   }
   history_.notify(texts);
