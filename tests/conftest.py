@@ -10,6 +10,14 @@ def pytest_addoption(parser):
     parser.addoption("--build-dir", default="build", help="the CMake build folder under test")
 
 
+LONG_FILES = ("test_documents.py", "test_build.py", "test_program_server_shared.py")  # a minute or more each
+
+
+def pytest_collection_modifyitems(items):
+    """Long files come first: of several processes one would else be left with the last of them."""
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
+
 @pytest.fixture(scope="session")
 def build_dir(request):
     folder = pathlib.Path(request.config.getoption("--build-dir")).resolve()
