@@ -75,6 +75,7 @@ def test_another_project_finds_and_uses_the_installation(build_dir, tmp_path):
 def test_the_program_describes_ops_devices_and_environment(build_dir):
     program = build_dir / "scaffolding"
     assert re.match(r"scaffolding \d+\.\d+\.\d+ \(", run(program, "version"))
+    assert run(program, "--version") == run(program, "version")
     assert "native-base" in run(program, "ops", "add")
     assert "softmax" in run(program, "ops", "--where")
     assert run(program, "devices").startswith("cpu: ")

@@ -19,6 +19,12 @@ struct Alias {
   std::string_view theirs, ours;
 };
 
+constexpr Alias kCommands[] = {
+    {"generate", "txt2img"}, {"sample", "txt2img"},  {"img-gen", "txt2img"}, {"t2i", "txt2img"},
+    {"i2i", "img2img"},      {"vid-gen", "txt2vid"}, {"t2v", "txt2vid"},     {"i2v", "img2vid"},
+    {"finetune", "train"},   {"webui", "serve"},     {"info", "inspect"},    {"list", "models"},
+};
+
 constexpr Alias kLong[] = {
     {"cfg-scale", "guidance"},
     {"cfg", "guidance"},
@@ -271,13 +277,22 @@ std::string our_name(const CLI::App& command, const std::string& name) {
   return renamed(command, kLong, folded);
 }
 
+std::string our_command(const std::string& name) {
+  const std::string folded = as_option_name(name);
+  for (auto& alias : kCommands)
+    if (alias.theirs == folded) return std::string(alias.ours);
+  return name;
+}
+
 std::vector<std::string> in_our_words(CLI::App& program, const std::vector<std::string>& arguments) {
   const auto first = std::find_if(arguments.begin(), arguments.end(), [](auto& a) { return !a.starts_with('-'); });
   if (first == arguments.end()) return arguments;
   const auto commands = program.get_subcommands({});
-  const auto command = std::find_if(commands.begin(), commands.end(), [&](auto* c) { return c->get_name() == *first; });
+  const std::string name = our_command(*first);
+  const auto command = std::find_if(commands.begin(), commands.end(), [&](auto* c) { return c->get_name() == name; });
   if (command == commands.end() || (*command)->get_prefix_command()) return arguments;  // or another program's words
-  std::vector<std::string> out(arguments.begin(), first + 1);
+  std::vector<std::string> out(arguments.begin(), first);
+  out.push_back(name);
   const auto rest = Reader(program, **command, arguments, out.size()).read();
   out.insert(out.end(), rest.begin(), rest.end());
   return out;

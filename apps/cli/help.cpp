@@ -3,6 +3,7 @@
 #include <memory>
 #include <sstream>
 
+#include "apps/cli/aliases.h"
 #include "apps/cli/command_tree.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/files.h"
@@ -90,7 +91,8 @@ void add_help(CLI::App& program) {
     }
     if (o->name.empty()) return print_text(program.help(), o->output);
     auto all = program.get_subcommands({});
-    auto chosen = std::find_if(all.begin(), all.end(), [&](CLI::App* c) { return c->get_name() == o->name; });
+    const std::string wanted = our_command(o->name);
+    auto chosen = std::find_if(all.begin(), all.end(), [&](CLI::App* c) { return c->get_name() == wanted; });
     std::vector<std::string> names;
     for (auto& c : all) names.push_back(c->get_name());
     SF_CHECK(chosen != all.end(), "help: there is no command '", o->name, "'",

@@ -41,6 +41,22 @@ def test_a_command_line_of_stable_diffusion_cpp(draw, model):
     assert settings["sampler"] == "euler-a" and settings["batch_of"] == 1
 
 
+@pytest.mark.parametrize("command", ["generate", "sample", "img_gen", "t2i"])
+def test_commands_by_the_names_they_have_elsewhere(draw, model, command):
+    rows, _ = draw("square", "-m", model, "--steps", 1, command=command)
+    assert rows[0]["settings"]["command"] == "txt2img"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("i2i", "img2img"), ("vid-gen", "txt2vid"), ("t2v", "txt2vid"), ("i2v", "img2vid"), ("finetune", "train")]
+    + [("webui", "serve"), ("info", "inspect"), ("list", "models"), ("img_gen", "txt2img")],
+)
+def test_help_of_commands_by_the_names_they_have_elsewhere(program, theirs, ours):
+    assert program("help", theirs).stdout == program("help", ours).stdout != ""
+    assert program(theirs, "--help").stdout == program(ours, "--help").stdout
+
+
 def test_a_command_line_of_invokeai(draw, model):
     words = "-W64 -H64 -C2.5 -Ak_dpmpp_2m -S7 --iterations 2 --steps=2 --negative_prompt circle"
     rows, _ = draw("square", "--model", model, *words.split(), "--outdir", "pictures")
