@@ -38,7 +38,9 @@ newaxis = None
 strided = "strided"
 
 # Imported when they are asked for: half of what `import scaffolding` took.
-_LATER = dict.fromkeys("data diffusion distributed hub io models profiler safetensors special tokenizers train".split())
+_LATER = dict.fromkeys(
+    "data diffusion distributed hub io models profiler random safetensors special testing tokenizers train".split()
+)
 _LATER |= {f"{name}_window": "_windows" for name in "bartlett blackman hamming hann kaiser".split()}
 _LATER |= {
     f"{name}Tensor": "_typed_tensors" for name in "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()

@@ -20,7 +20,7 @@ def test_nothing_slow_is_imported():  # the time itself is a row of benchmarks/o
     assert "scaffolding" in loaded and not slow & set(loaded)
 
 
-LATER = "data diffusion distributed hub io models profiler safetensors special tokenizers train".split()
+LATER = "data diffusion distributed hub io models profiler random safetensors special testing tokenizers train".split()
 
 
 @pytest.mark.parametrize("package", LATER)
