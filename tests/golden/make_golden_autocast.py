@@ -1,4 +1,4 @@
-"""Writes tests/golden/autocast.json.gz: what torch's CPU autocast to bfloat16 does to each op.
+"""Writes tests/golden/autocast.json.xz: what torch's CPU autocast to bfloat16 does to each op.
 
     python tests/golden/make_golden_autocast.py      # a Python that has torch
 
@@ -7,13 +7,13 @@ dtypes of the outputs and of the gradients, and the first values; or that torch 
 tests/python/autograd/test_autocast.py reads the file.
 """
 
-import gzip
 import json
 import pathlib
 import warnings
 
 import torch
 import torch.nn.functional as F
+from packed import write_json
 
 warnings.simplefilter("ignore")
 
@@ -140,9 +140,9 @@ def main():
             "inputs": [v.flatten().tolist() for v in inputs(name, shapes, (torch.float64,) * 3)],
             "runs": {kind: run(name, expression, shapes, dtypes) for kind, dtypes in KINDS.items()},
         }
-    path = pathlib.Path(__file__).parent / "autocast.json.gz"
+    path = pathlib.Path(__file__).parent / "autocast.json.xz"
     text = json.dumps(out, separators=(",", ":")) + "\n"
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    write_json(path, text)
     print(f"{path}: {path.stat().st_size} bytes")
 
 

@@ -1,4 +1,4 @@
-"""Writes tests/golden/optim.json.gz: what torch's optimizers and schedules, diffusers' schedules and EMAModel, and
+"""Writes tests/golden/optim.json.xz: what torch's optimizers and schedules, diffusers' schedules and EMAModel, and
 torch's GradScaler compute.
 
     python tests/golden/make_golden_optim.py      # a Python that has torch and diffusers
@@ -8,7 +8,6 @@ after the fifth. Schedules: the rates of two groups after each step.
 tests/python/optim/test_optim*.py and test_amp.py read the file.
 """
 
-import gzip
 import json
 import math
 import pathlib
@@ -18,6 +17,7 @@ import diffusers
 import torch
 from diffusers.optimization import get_scheduler
 from diffusers.training_utils import EMAModel
+from packed import write_json
 from torch.optim import swa_utils
 
 warnings.simplefilter("ignore")
@@ -375,8 +375,8 @@ def main():
         "ema": {name: run_ema(options) for name, options in EMAS.items()},
         "scaler": run_scaler(),
     }
-    path = pathlib.Path(__file__).parent / "optim.json.gz"
-    path.write_bytes(gzip.compress((json.dumps(out, separators=(",", ":")) + "\n").encode(), mtime=0))
+    path = pathlib.Path(__file__).parent / "optim.json.xz"
+    write_json(path, json.dumps(out, separators=(",", ":")) + "\n")
     print(f"{path}: {path.stat().st_size} bytes")
 
 

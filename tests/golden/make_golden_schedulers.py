@@ -1,4 +1,4 @@
-"""Writes tests/golden/schedulers/<class>.json.gz: runs of diffusers' schedulers with a formula in the model's place.
+"""Writes tests/golden/schedulers/<class>.json.xz: runs of diffusers' schedulers with a formula in the model's place.
 
     python tests/golden/make_golden_schedulers.py [class ...]      # a Python that has torch, diffusers and scipy
 
@@ -7,7 +7,6 @@ timesteps, sigmas, some of the samples of the run, and add_noise and get_velocit
 steps of tokens at several timesteps besides. tests/python/diffusion/test_schedulers.py reads the files.
 """
 
-import gzip
 import inspect
 import json
 import math
@@ -18,6 +17,7 @@ import warnings
 import diffusers
 import numpy as np
 import torch
+from packed import write_json
 from scheduler_cases import CASES, SD, SEED, shared_fields
 
 warnings.simplefilter("ignore")
@@ -173,9 +173,9 @@ def main():
             file["other_predictors"] = other_predictors()
         lines = [json.dumps(c) for c in cases]
         head = json.dumps({k: v for k, v in file.items() if k != "cases"})
-        file = FOLDER / f"{cls}.json.gz"
+        file = FOLDER / f"{cls}.json.xz"
         text = head[:-1] + ',\n"cases": [\n' + ",\n".join(lines) + "\n]}\n"
-        file.write_bytes(gzip.compress(text.encode(), mtime=0))
+        write_json(file, text)
         print(cls, len(cases), "cases", file.stat().st_size, "bytes")
 
 

@@ -1,18 +1,17 @@
 """autocast: torch's dtypes and values for every op of the table on the CPU (tests/golden/make_golden_autocast.py)."""
 
-import gzip
-import json
 import threading
 import warnings
 
 import folders
 import numpy as np
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 import scaffolding.nn.functional as F
 
-GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "autocast.json.gz").read_bytes()))["calls"]
+GOLDEN = read_json(folders.GOLDEN / "autocast.json.xz")["calls"]
 KINDS = {
     "float32": ("float32",) * 3,
     "bfloat16": ("bfloat16",) * 3,

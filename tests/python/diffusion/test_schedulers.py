@@ -1,7 +1,6 @@
 """Schedulers: diffusers' runs (tests/golden/make_golden_schedulers.py), configs, refusals."""
 
 import copy
-import gzip
 import json
 import math
 import pickle
@@ -9,6 +8,7 @@ import pickle
 import folders
 import numpy as np
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 from scaffolding import diffusion
@@ -22,7 +22,7 @@ WITHOUT_BETAS = [
     "IPNDMScheduler",
 ]
 NAMES = [n for n in schedulers.__all__ if n not in ("SchedulerMixin", "SchedulerOutput")]
-FILES = {name: json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes())) for name in NAMES}
+FILES = {name: read_json(FOLDER / f"{name}.json.xz") for name in NAMES}
 CASES = [pytest.param(name, case, id=f"{name}-{i}") for name in NAMES for i, case in enumerate(FILES[name]["cases"])]
 # In 16 bits every sum and product is rounded alike on both sides,
 # so that runs are equal to the last bit (the files have 9 digits).

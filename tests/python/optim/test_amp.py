@@ -1,18 +1,17 @@
 """GradScaler and EMAModel: torch's and diffusers' numbers (tests/golden/make_golden_optim.py)."""
 
 import copy
-import gzip
-import json
 
 import folders
 import numpy as np
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 from scaffolding import optim
 from scaffolding.amp import GradScaler
 
-GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "optim.json.gz").read_bytes()))
+GOLDEN = read_json(folders.GOLDEN / "optim.json.xz")
 
 
 def run_scaler(scaler, p, optimizer, steps, bad):

@@ -1,18 +1,17 @@
 """Optimizers: torch's values, state dictionaries and refusals (tests/golden/make_golden_optim.py)."""
 
 import copy
-import gzip
-import json
 import pickle
 
 import folders
 import numpy as np
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 from scaffolding import optim
 
-GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "optim.json.gz").read_bytes()))
+GOLDEN = read_json(folders.GOLDEN / "optim.json.xz")
 TOLERANCE = {"float64": 1e-9, "float32": 1e-6, "float16": 3e-3, "bfloat16": 3e-2}
 
 

@@ -1,17 +1,16 @@
 """Learning-rate schedules: torch's and diffusers' rates (tests/golden/make_golden_optim.py)."""
 
-import gzip
-import json
 import warnings
 
 import folders
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 from scaffolding import optim
 from scaffolding.optim import lr_scheduler
 
-GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "optim.json.gz").read_bytes()))
+GOLDEN = read_json(folders.GOLDEN / "optim.json.xz")
 
 
 def two_groups():

@@ -1,17 +1,15 @@
 """Averages of models: torch's values (tests/golden/make_golden_optim.py)."""
 
-import gzip
-import json
-
 import folders
 import numpy as np
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 from scaffolding import nn
 from scaffolding.optim import swa_utils
 
-GOLDEN = json.loads(gzip.decompress((folders.GOLDEN / "optim.json.gz").read_bytes()))
+GOLDEN = read_json(folders.GOLDEN / "optim.json.xz")
 
 
 def inputs(t):
