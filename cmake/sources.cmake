@@ -34,7 +34,10 @@ list(FILTER sf_upper INCLUDE REGEX
 list(FILTER sf_upper EXCLUDE REGEX "/scaffolding/train/evaluation/")   # which looks at pictures
 list(REMOVE_ITEM sf_core ${sf_upper})
 add_library(sf_upper OBJECT ${sf_upper})
-target_compile_options(sf_upper PRIVATE $<$<CONFIG:Release>:-O1> $<$<BOOL:${SF_SANITIZE}>:-O0>)
+target_compile_options(sf_upper PRIVATE $<$<CONFIG:Release>:-O1>)
+if(SF_SANITIZE)
+  target_compile_options(sf_upper PRIVATE -O0)
+endif()
 add_library(sf_core OBJECT ${sf_core})
 include(cmake/embedded.cmake)
 # Known models are recognised by these.
