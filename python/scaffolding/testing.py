@@ -7,7 +7,6 @@ from . import _core
 from ._core import Tensor
 from ._missing import help_modules
 from ._overloads import isclose
-from .autograd.grad_mode import no_grad
 
 __all__ = ["assert_close"]
 
@@ -47,48 +46,36 @@ def _place(flat, shape):
 
 def _compare_tensors(actual, expected, how):
     rtol, atol, equal_nan, check_device, check_dtype, check_stride = how
-    if actual.shape != expected.shape:
-        raise _Mismatch(
-            f"The values for attribute 'shape' do not match: {tuple(actual.shape)} != {tuple(expected.shape)}."
-        )
-    for asked, name in ((check_device, "device"), (check_dtype, "dtype")):
-        if asked and getattr(actual, name) != getattr(expected, name):
-            raise _Mismatch(
-                f"The values for attribute '{name}' do not match: {getattr(actual, name)} != {getattr(expected, name)}."
-            )
-    if check_stride and actual.stride() != expected.stride():
-        raise _Mismatch(f"The values for attribute 'stride()' do not match: {actual.stride()} != {expected.stride()}.")
+    for name, asked, a, e in (
+        ("shape", True, actual.shape, expected.shape),
+        ("device", check_device, actual.device, expected.device),
+        ("dtype", check_dtype, actual.dtype, expected.dtype),
+        ("stride()", check_stride, actual.stride(), expected.stride()),
+    ):
+        if asked and a != e:
+            raise _Mismatch(f"The values for attribute '{name}' do not match: {a!r} != {e!r}.")
     if rtol is None:
         rtol, atol = _default_tolerances(actual.dtype, expected.dtype)
-    with no_grad():
-        a, e = actual.detach().cpu(), expected.detach().cpu()
-        floating = a.dtype.is_floating_point or e.dtype.is_floating_point
-        wide = _core.float64 if floating else _core.int64
-        a, e = a.to(wide), e.to(wide)
-        close = isclose(a, e, rtol=rtol, atol=atol, equal_nan=equal_nan) if floating or rtol or atol else a == e
-        wrong = int((~close).sum().item())
-        if wrong == 0:
-            return
-        total, shape = a.numel(), tuple(a.shape)
-        if not shape:
-            raise _scalars_differ(actual.item(), expected.item(), rtol, atol)
-        both_nan = (a != a) & (e != e) if floating and equal_nan else None
-        difference = (a.double() - e.double()).abs()
-        difference = _core.where(a == e, _core.zeros_like(difference), difference)  # infinities that are equal
-        if both_nan is not None:
-            difference = difference.masked_fill(both_nan, 0.0)
-        relative = _core.where(difference == 0, difference, difference / e.double().abs())
-        lines = []
-        for name, values, allowed in (("absolute", difference, atol), ("relative", relative, rtol)):
-            # NaN is the greatest difference, as in torch
-            flat = values.reshape(-1)
-            place = int(_core.where(flat != flat, _core.full_like(flat, math.inf), flat).argmax().item())
-            up_to = f" (up to {allowed} allowed)" if rtol or atol else ""
-            lines.append(f"Greatest {name} difference: {flat[place].item()} at index {_place(place, shape)}{up_to}")
-    kind = "close" if rtol or atol else "equal"
+    dtype = _core.promote_types(actual.dtype, expected.dtype)
+    if not dtype.is_floating_point or dtype.itemsize == 1:  # no arithmetic in bool and float8
+        dtype = _core.float32 if dtype.is_floating_point else _core.int64
+    a, e = (x.detach().cpu().to(dtype) for x in (actual, expected))
+    close = isclose(a, e, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    wrong = int((~close).sum().item())
+    if wrong == 0:
+        return
+    if not a.shape:
+        raise _scalars_differ(actual.item(), expected.item(), rtol, atol)
+    absolute = (a - e).abs()
+    lines = []
+    for name, difference, allowed in (("absolute", absolute, atol), ("relative", absolute / e.abs(), rtol)):
+        flat = _core.where(close, _core.zeros_like(difference), difference).reshape(-1)
+        place = int(flat.argmax().item())  # a NaN is the greatest
+        up_to = f" (up to {allowed} allowed)" if rtol or atol else ""
+        lines.append(f"Greatest {name} difference: {flat[place].item()} at index {_place(place, a.shape)}{up_to}")
     raise _Mismatch(
-        f"Tensor-likes are not {kind}!\n\nMismatched elements: {wrong} / {total} ({wrong / total:.1%})\n"
-        + "\n".join(lines)
+        f"Tensor-likes are not {'close' if rtol or atol else 'equal'}!\n\n"
+        f"Mismatched elements: {wrong} / {a.numel()} ({wrong / a.numel():.1%})\n" + "\n".join(lines)
     )
 
 
@@ -151,8 +138,8 @@ def _compare(actual, expected, how, path):
             _compare(a, e, how, (*path, i))
         return None
     raise TypeError(
-        f"assert_close: compares tensors, numbers, None, sequences and mappings of them, got {type(actual).__name__} "
-        f"and {type(expected).__name__}{_at(path)}"
+        "assert_close: compares tensors with tensors, numbers with numbers, None, sequences and mappings of them, got "
+        f"{type(actual).__name__} and {type(expected).__name__}; sf.tensor makes one of numbers and arrays{_at(path)}"
     )
 
 
@@ -186,15 +173,8 @@ def assert_close(
         raise ValueError(f"assert_close: rtol and atol are given both or not at all, got rtol={rtol} and atol={atol}")
     if rtol is not None and not (rtol >= 0 and atol >= 0):
         raise ValueError(f"assert_close: rtol and atol must not be negative, got {rtol} and {atol}")
-    subclasses = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
-    if isinstance(actual, Tensor) and isinstance(expected, Tensor) and not allow_subclasses:
-        if type(actual) is not type(expected):
-            raise TypeError(f"assert_close: {type(actual).__name__} and {type(expected).__name__} are different types")
-    elif isinstance(actual, Tensor) != isinstance(expected, Tensor) and not subclasses:
-        raise TypeError(
-            f"assert_close: a tensor is compared with a tensor, got {type(actual).__name__} and "
-            f"{type(expected).__name__}; sf.tensor makes one of numbers and arrays"
-        )
+    if not allow_subclasses and isinstance(actual, Tensor) and type(actual) is not type(expected):
+        raise TypeError(f"assert_close: {type(actual).__name__} and {type(expected).__name__} are different types")
     try:
         _compare(actual, expected, (rtol, atol, equal_nan, check_device, check_dtype, check_stride), ())
     except _Mismatch as e:

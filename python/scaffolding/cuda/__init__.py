@@ -36,44 +36,15 @@ from .memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
+from .random import (
+    get_rng_state,
+    get_rng_state_all,
+    manual_seed,
+    manual_seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 from .streams import Event, Stream, current_stream, default_stream, stream
-
-
-def manual_seed(seed):
-    """Seeds the default generator of the current CUDA device; without a GPU nothing happens, as in torch."""
-    if is_available():
-        _core._default_generator("cuda").manual_seed(seed)
-
-
-def manual_seed_all(seed):
-    """Seeds the default generators of all CUDA devices."""
-    for index in range(device_count()):
-        _core._default_generator(_core.device("cuda", index)).manual_seed(seed)
-
-
-def get_rng_state(device="cuda"):
-    """The state of the default generator of a CUDA device ("cuda:1", 1; the first one), a uint8 tensor on the CPU."""
-    return _core._default_generator(_device(device)).get_state()
-
-
-def set_rng_state(new_state, device="cuda"):
-    """Restores a state from get_rng_state."""
-    _core._default_generator(_device(device)).set_state(new_state)
-
-
-def get_rng_state_all():
-    """The states of the default generators of all CUDA devices, a list."""
-    return [get_rng_state(index) for index in range(device_count())]
-
-
-def set_rng_state_all(new_states):
-    """Restores states from get_rng_state_all."""
-    for index, state in enumerate(new_states):
-        set_rng_state(state, index)
-
-
-def _device(device):
-    return _core.device("cuda", device) if isinstance(device, int) else _core.device(device)
 
 
 def __getattr__(name):
