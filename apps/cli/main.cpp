@@ -1,7 +1,5 @@
 // The program `scaffolding`. Exit status: 0 done, 2 what was asked for cannot be (one line on standard error says why),
 // 130 stopped by Ctrl-C.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -13,11 +11,11 @@
 #include "apps/cli/aliases.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/empty_values.h"
+#include "apps/cli/openmp_waits.h"
 #include "apps/cli/scarce_memory.h"
 #include "apps/cli/suggestions.h"
 #include "scaffolding/backend/cpu/isa.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/core/spin_count.h"
 #include "scaffolding/diffusion/pipelines/run.h"
 #include "scaffolding/io/json_error.h"
 
@@ -64,20 +62,6 @@ int refuse(const std::string& why) {
 }
 
 }  // namespace
-
-// libgomp reads how long its threads wait (scaffolding/core/spin_count.h) while it is loaded, before main: so the
-// program begins again with that, unless the user has chosen.
-static void wait_sparingly(char** argv) {
-  if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
-  setenv("GOMP_SPINCOUNT", std::to_string(sf::spin_count()).c_str(), 1);
-  // By its path, so that the process keeps its name; both return where there is no /proc: then it stays as it is.
-  char path[4096];
-  if (ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1); n > 0) {
-    path[n] = 0;
-    execv(path, argv);
-  }
-  execv("/proc/self/exe", argv);  // the file was replaced or removed
-}
 
 static int run(int argc, char** argv) {
   CLI::App program("Scaffolding: run and train diffusion models, and see what this build and machine offer");
@@ -136,7 +120,7 @@ static int run(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  wait_sparingly(argv);
+  sf::cli::wait_sparingly(argv);
   sf::cli::prepare_for_scarce_memory();
   try {
     return run(argc, argv);

@@ -1,5 +1,5 @@
 // How long OpenMP's threads look for their next work before they sleep, for GOMP_SPINCOUNT: GNU OpenMP reads it when it
-// is loaded and has no function for this, so whoever loads it sets it first (apps/cli/main.cpp, _waiting.py).
+// is loaded and has no function for this, so whoever loads it sets it first (apps/cli/openmp_waits.cpp, _waiting.py).
 //
 // It counts pauses, which take 10 ns on some processors and 50 on others. By default it is 300 000: while another
 // program has one of the cores, every parallel region ends with milliseconds of such waits (beside a compiler, a
