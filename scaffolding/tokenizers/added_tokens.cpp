@@ -34,6 +34,13 @@ void AddedTokens::add(const AddedToken& token, int64_t id) {
   ids_[token.content] = id;
 }
 
+void AddedTokens::remove(const std::string& content) {
+  if (auto known = ids_.find(content); known != ids_.end()) {
+    tokens_.erase(known->second);
+    ids_.erase(known);
+  }
+}
+
 void AddedTokens::index(const Normalizer* normalizer) {
   raw_ = normalized_ = {};
   for (auto& [id, t] : tokens_) {

@@ -33,7 +33,8 @@ class AddedTokens {
   };
 
   void add(const AddedToken& token, int64_t id);
-  void index(const Normalizer* normalizer);  // after the last add
+  void remove(const std::string& content);   // nothing happens where there is none
+  void index(const Normalizer* normalizer);  // after the last change
   std::vector<Span> split(std::string_view text, bool normalized) const;
 
   const AddedToken* find(int64_t id) const;

@@ -219,6 +219,16 @@ int64_t Tokenizer::add_tokens(const std::vector<AddedToken>& tokens) {
   return added;
 }
 
+void Tokenizer::remove_tokens(const std::vector<std::string>& tokens) {
+  for (auto& t : tokens)
+    SF_CHECK(parts_->added.id(t) && !parts_->model->vocabulary.token(*parts_->added.id(t)), "remove_tokens: '", t,
+             "' is no token that was added");
+  for (auto& t : tokens) parts_->added.remove(t);
+  parts_->added.index(parts_->normalizer.get());
+}
+
+int64_t Tokenizer::next_id() const { return parts_->next_id(); }
+
 size_t Tokenizer::size() const {
   size_t n = parts_->model->vocabulary.size();
   for (auto& [id, token] : parts_->added.all()) n += !parts_->model->vocabulary.token(id);

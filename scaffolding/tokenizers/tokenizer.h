@@ -1,6 +1,6 @@
 // Tokenizer: text to ids and back, read from a Hugging Face tokenizer.json; its results are those of the tokenizers
 // package (without BPE's dropout, which is for training).
-// Owns its tables. Const use is thread-safe; add_tokens must be alone.
+// Owns its tables. Const use is thread-safe; add_tokens and remove_tokens must be alone.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -101,7 +101,11 @@ class Tokenizer {
   // Tokens that are new take the next free ids; known ones are looked for in texts from now on.
   // Returns how many are new.
   int64_t add_tokens(const std::vector<AddedToken>& tokens);
-  size_t size() const;  // of the vocabulary, with added tokens
+  // Takes out tokens that were added; the ids of others stay. ValueError, and nothing changes, for a token that was
+  // not, or that the vocabulary has as well.
+  void remove_tokens(const std::vector<std::string>& tokens);
+  int64_t next_id() const;  // of the next new token
+  size_t size() const;      // of the vocabulary, with added tokens
 
  protected:
   explicit Tokenizer(std::unique_ptr<Parts> parts);

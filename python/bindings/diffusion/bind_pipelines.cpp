@@ -9,6 +9,7 @@
 #include "python/bindings/core/py_callable.h"
 #include "python/bindings/diffusion/bind_image_processor.h"
 #include "python/bindings/diffusion/bind_memory_plan.h"
+#include "python/bindings/diffusion/bind_textual_inversion.h"
 #include "python/bindings/diffusion/python_components.h"
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/nn/bind_nn.h"
@@ -313,6 +314,7 @@ void bind_pipelines(nb::module_& core) {
         return DenoiserGraphs::why_not(*pipeline_of(class_name, parts)->the_denoiser());
       });
   bind_image_processor(m);
+  bind_textual_inversion(m);
   bind_memory_plan(m);
   m.def("entries", [] {
     nb::dict out;

@@ -65,10 +65,11 @@ nb::dict config(const Tokenizer& tok) {
   return out;
 }
 
-std::vector<std::pair<int64_t, std::string>> special_tokens(const Tokenizer& tok) {
+// Added tokens that are special, or that are not.
+std::vector<std::pair<int64_t, std::string>> added_tokens(const Tokenizer& tok, bool special) {
   std::vector<std::pair<int64_t, std::string>> out;
   for (auto& [id, token] : tok.added_tokens())
-    if (token.special) out.emplace_back(id, token.content);
+    if (token.special == special) out.emplace_back(id, token.content);
   return out;
 }
 
@@ -85,7 +86,8 @@ void bind_tokenizers(nb::module_& m) {
       .def("token_to_id", [](const Tokenizer& tok, const std::string& token) { return tok.token_to_id(token); })
       .def("id_to_token", &Tokenizer::id_to_token)
       .def("vocabulary", &Tokenizer::vocabulary, nb::arg("with_added"))
-      .def("special_tokens", &special_tokens)
+      .def("special_tokens", [](const Tokenizer& tok) { return added_tokens(tok, true); })
+      .def("added_words", [](const Tokenizer& tok) { return added_tokens(tok, false); })
       .def("add_tokens",
            [](Tokenizer& tok, const std::vector<std::string>& tokens, bool special) {
              std::vector<AddedToken> added;

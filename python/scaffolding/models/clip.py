@@ -2,6 +2,7 @@
 
 from .modeling import ModelMixin, model_class
 from .outputs import BaseModelOutputWithPooling, CLIPTextModelOutput
+from .token_table import TokenTableMixin
 
 
 def _named(call, output, names, arguments, output_attentions, output_hidden_states, return_dict):
@@ -18,7 +19,7 @@ def _named(call, output, names, arguments, output_attentions, output_hidden_stat
 
 
 @model_class
-class CLIPTextModel(ModelMixin):
+class CLIPTextModel(TokenTableMixin, ModelMixin):
     """Token ids to the vectors that a UNet attends to: transformers' CLIPTextModel,
     with its config fields and state-dict keys.
     """
@@ -51,7 +52,7 @@ class CLIPTextModel(ModelMixin):
 
 
 @model_class
-class CLIPTextModelWithProjection(ModelMixin):
+class CLIPTextModelWithProjection(TokenTableMixin, ModelMixin):
     """CLIPTextModel with a projection of the pooled vector into the space that pictures and texts share."""
 
     def forward(

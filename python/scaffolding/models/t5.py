@@ -2,10 +2,11 @@
 
 from .modeling import ModelMixin, model_class
 from .outputs import BaseModelOutput
+from .token_table import TokenTableMixin
 
 
 @model_class
-class T5EncoderModel(ModelMixin):
+class T5EncoderModel(TokenTableMixin, ModelMixin):
     """Token ids to the vectors that PixArt, SD 3 and FLUX attend to: transformers' T5EncoderModel, with its config
     fields and state-dict keys.
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/textual_inversion.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -140,7 +141,7 @@ std::vector<Chunk> chunks_of(const tokenizers::Tokenizer& tokenizer, const std::
   };
   for (auto& part : parse_weights(prompt)) {
     if (part.new_chunk) begin_another();
-    for (int64_t id : tokenizer.encode(part.text, {.add_special_tokens = false}).ids) {
+    for (int64_t id : tokenizer.encode(with_all_vectors(tokenizer, part.text), {.add_special_tokens = false}).ids) {
       if (chunks.back().ids.size() == length) begin_another();
       chunks.back().ids.push_back(id);
       chunks.back().weights.push_back(part.weight);
@@ -159,7 +160,9 @@ Tensor layer_of(TextEncoder& encoder, const TextEncoder::Output& out, const Text
 }
 
 TextEmbeds embed_plain(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder,
-                       const std::vector<std::string>& prompts, const TextOptions& o) {
+                       const std::vector<std::string>& asked, const TextOptions& o) {
+  std::vector<std::string> prompts;
+  for (auto& prompt : asked) prompts.push_back(with_all_vectors(tokenizer, prompt));
   int64_t length = o.length ? o.length : token_limit(tokenizer, encoder);
   TextEmbeds embeds;
   std::vector<int64_t> ids, mask;

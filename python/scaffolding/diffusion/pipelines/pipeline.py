@@ -21,6 +21,7 @@ from .memory import PlannedMemory
 from .offloading import PipelineOffloadingMixin
 from .outputs import ImagePipelineOutput, VideoPipelineOutput
 from .progress_bar import ShowsProgress
+from .textual_inversion import TextualInversionLoaderMixin
 from .video_processor import VideoProcessor
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
@@ -47,7 +48,9 @@ def row_of(name, component):
     return _pipelines.component_row(component)
 
 
-class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin, ShowsProgress, PipelineCalls):
+class DiffusionPipeline(
+    LoraLoaderMixin, TextualInversionLoaderMixin, PlannedMemory, PipelineOffloadingMixin, ShowsProgress, PipelineCalls
+):
     """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's
     model_index.json names.
 

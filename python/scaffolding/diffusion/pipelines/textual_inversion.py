@@ -1,0 +1,164 @@
+"""Textual inversion in pipelines, by diffusers' calls: concepts of files as tokens of the tokenizer and rows of the
+text encoder's table.
+"""
+
+import os
+from collections.abc import Mapping
+
+from ... import hub, serialization
+from ..._core import Tensor, _pipelines
+
+_SAVED_AS = ("learned_embeds.safetensors", "learned_embeds.bin")  # by diffusers' scripts
+_HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only", "subfolder")
+_IGNORED = ("use_safetensors", "proxies", "mirror", "resume_download")
+
+
+def _file_of(given, options, weight_name):
+    """The path of a file, a folder's or a repository's."""
+    names = (weight_name,) if weight_name else _SAVED_AS
+    path = os.fspath(given)
+    if os.path.isdir(path):
+        folder = os.path.join(path, options.get("subfolder") or "")
+        return next((p for n in names if os.path.exists(p := os.path.join(folder, n))), os.path.join(folder, names[0]))
+    if os.path.exists(path) or path.count("/") != 1 or path.endswith((".safetensors", ".bin", ".pt")):
+        return path
+    error = None
+    for name in names:
+        try:
+            return hub.hf_hub_download(path, name, **options)
+        except RuntimeError as e:
+            error = error or e
+    raise error
+
+
+def _of_webui(given):
+    """Of what the web UI saves by torch.save: the concept's name and its vectors; None of other dicts."""
+    params = given.get("string_to_param")
+    if not isinstance(params, Mapping) or len(params) != 1:
+        return None
+    return given.get("name"), next(iter(params.values()))
+
+
+def _read(given, options, weight_name):
+    """(name or None, [(what the file calls them, vectors)]) of a path, a dict or a tensor."""
+    if isinstance(given, Tensor):
+        return None, [("", given)]
+    if isinstance(given, Mapping):
+        name, vectors = _of_webui(given) or (next(iter(given), None), None)
+        found = [("", vectors)] if vectors is not None else list(given.items())
+        if not found or not all(isinstance(t, Tensor) for _, t in found):
+            raise ValueError(
+                "load_textual_inversion: the dict must have tensors, of one concept or of each text encoder, or be the "
+                "web UI's with string_to_param"
+            )
+        return name if len(found) == 1 else None, found
+    path = _file_of(given, options, weight_name)
+    found = _pipelines.read_concepts(path)
+    name = found[0][0] if len(found) == 1 else None
+    if not name and not path.endswith(".safetensors"):
+        name = (_of_webui(serialization.load(path)) or (None,))[0]
+    return name or os.path.splitext(os.path.basename(path))[0], found
+
+
+class TextualInversionLoaderMixin:
+    """Concepts that were learned as vectors of a text encoder, by name in prompts. Tokenizers and text encoders that
+    pipelines share change for all of them.
+    """
+
+    def _text_parts(self, tokenizer, text_encoder):
+        """The (tokenizer, text encoder) that a call is about; all of the pipeline's where it names none."""
+        if tokenizer is not None or text_encoder is not None:
+            return [(tokenizer or self.tokenizer, text_encoder or self.text_encoder)]
+        names = [n for n in self._components if n.startswith("text_encoder")]
+        pairs = [(getattr(self, "tokenizer" + n[len("text_encoder") :], None), getattr(self, n)) for n in names]
+        pairs = [(t, e) for t, e in pairs if t is not None and e is not None]
+        if not pairs:
+            raise ValueError(f"{type(self).__name__}: textual inversion needs a tokenizer and a text encoder")
+        return pairs
+
+    def load_textual_inversion(
+        self, pretrained_model_name_or_path, token=None, tokenizer=None, text_encoder=None, **kwargs
+    ):
+        """Loads a concept: a file of diffusers' or the web UI's (.safetensors, .pt, .bin), a folder or a repository of
+        the hub with one (weight_name, subfolder and the keywords of scaffolding.hub), a dict of tensors, or a tensor
+        [vectors, features]. A list of them loads several.
+
+        token: how prompts call it; a list with a list of files, or with one tensor that has a vector for each. None:
+        what the file says, or its name without the suffix. A concept of several vectors takes the tokens `token`,
+        `token_1`, ..., and prompts need the first alone. Stable Diffusion XL's files have vectors for both text
+        encoders, which get theirs by their size; tokenizer and text_encoder: for these alone.
+
+        ValueError, and nothing changes, for a file that is no textual inversion or is for another model, and for a
+        token that the tokenizer has already.
+        """
+        weight_name = kwargs.pop("weight_name", None)
+        options = {("token" if k == "hf_token" else k): kwargs.pop(k) for k in (*_HUB, "hf_token") if k in kwargs}
+        for name in _IGNORED:
+            kwargs.pop(name, None)
+        if kwargs:
+            raise TypeError(f"load_textual_inversion: unexpected keyword argument '{next(iter(kwargs))}'")
+        given = pretrained_model_name_or_path
+        given = list(given) if isinstance(given, (list, tuple)) else [given]
+        tokens = list(token) if isinstance(token, (list, tuple)) else [token] * len(given)
+        if len(given) == 1 and len(tokens) > 1 and isinstance(given[0], Tensor):
+            if given[0].dim() != 2 or given[0].size(0) != len(tokens):
+                raise ValueError(
+                    f"load_textual_inversion: needs a vector for each of {len(tokens)} tokens, got "
+                    f"{tuple(given[0].shape)}"
+                )
+            given = list(given[0])
+        if len(tokens) != len(given):
+            raise ValueError(f"load_textual_inversion: {len(given)} concepts and {len(tokens)} tokens were given")
+        parts = self._text_parts(tokenizer, text_encoder)
+        plan = []
+        for one, name in zip(given, tokens):
+            said, found = _read(one, options, weight_name)
+            if not (name or said):
+                raise ValueError("load_textual_inversion: pass token=, which says how prompts call the tensor")
+            fitting = self._fitting(found, parts)
+            plan += [(*part, name or said, vectors) for part, vectors in fitting]
+        done = []
+        try:
+            for part_tokenizer, encoder, name, vectors in plan:
+                words = _pipelines.concept_tokens(name, vectors.size(0))
+                _pipelines.add_concept_tokens(part_tokenizer._core, encoder, words, vectors)
+                done.append((part_tokenizer, encoder, words))
+        except Exception:
+            for part_tokenizer, encoder, words in reversed(done):
+                _pipelines.remove_concept_tokens(part_tokenizer._core, encoder, words[:1])
+            raise
+
+    @staticmethod
+    def _fitting(found, parts):
+        """[(part, vectors)]: each text encoder with the vectors of its size."""
+        rows = [(name, t.unsqueeze(0) if t.dim() == 1 else t) for name, t in found]
+        out = []
+        for part in parts:
+            width = part[1].get_input_embeddings().weight.size(1)
+            out += [(part, t) for _, t in rows if t.dim() == 2 and t.size(1) == width][:1]
+        if not out:
+            widths = ", ".join(str(part[1].get_input_embeddings().weight.size(1)) for part in parts)
+            raise ValueError(
+                f"load_textual_inversion: the vectors are {tuple(rows[0][1].shape)}, and the text encoders read "
+                f"{widths} numbers: they were made for another model"
+            )
+        return out
+
+    def unload_textual_inversion(self, tokens=None, tokenizer=None, text_encoder=None):
+        """Takes concepts out again: those of these tokens, or all. ValueError for a token that was not added."""
+        tokens = [tokens] if isinstance(tokens, str) else list(tokens or [])
+        parts = self._text_parts(tokenizer, text_encoder)
+        for token in tokens:
+            if not any(token in {t for _, t in p._core.added_words()} for p, _ in parts):
+                raise ValueError(f"unload_textual_inversion: '{token}' is no token that was added")
+        for part_tokenizer, encoder in parts:
+            there = {t for _, t in part_tokenizer._core.added_words()}
+            mine = [t for t in tokens if t in there]
+            if mine or not tokens:
+                _pipelines.remove_concept_tokens(part_tokenizer._core, encoder, mine)
+
+    def maybe_convert_prompt(self, prompt, tokenizer):
+        """The prompt, or each of a list, with all tokens of concepts of several vectors; calls do it by themselves."""
+        if not isinstance(prompt, str):
+            return [self.maybe_convert_prompt(p, tokenizer) for p in prompt]
+        return _pipelines.with_all_vectors(tokenizer._core, prompt)
