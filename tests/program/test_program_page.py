@@ -551,6 +551,23 @@ def test_first_paint(tab, server):
     assert paints
 
 
+def test_a_job_whose_end_cannot_be_asked_for_at_once_is_shown(tab, server):
+    """As after a database was gone, where one connection after the other is back."""
+    page, refused = tab(server.url), []
+
+    def answer(route):
+        if route.request.method == "GET" and len(refused) < 4:
+            refused.append(route.request.url)
+            route.fulfill(status=503, json={"error": {"message": "the database does not answer"}})
+        else:
+            route.continue_()
+
+    page.route("**/api/v1/jobs/*", answer)
+    make(page, "late but here")
+    until(page, "/late/.test(document.querySelector('#stage button img')?.alt)")
+    assert len(refused) == 4
+
+
 def test_a_database_that_is_gone_is_told_and_nothing_is_lost(tab, build_dir, tmp_path):
     with postgres() as database, serving(build_dir, tmp_path / "data", "--database", database.address) as server:
         page = tab(server.url)

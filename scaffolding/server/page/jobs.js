@@ -7,12 +7,25 @@ export const is_over = job => !["waiting", "running"].includes(job.state);
 // Answers may overtake each other: what has ended stays as it ended.
 export const newer = (known, job) => known?.id === job.id && is_over(known) && !is_over(job) ? known : job;
 
+// A job as it is by now. Asked again where the server has no answer yet: a database that is back is so for one
+// connection after the other, and nothing else would tell of the end again. known: what is said where it stays silent.
+async function asked(id, known) {
+  for (let tries = 0; ; ++tries) {
+    try {
+      return await ask(`/api/v1/jobs/${id}`);
+    } catch (e) {
+      if ((e.status !== 0 && e.status !== 503) || tries === 60) return known;
+      await new Promise(next => setTimeout(next, 1000));
+    }
+  }
+}
+
 // A job is made. Of a quick one the server's events may come before the answer that tells its number: it is asked for
 // anew then, as it is by now.
 const early = new Set();   // ids of jobs that were told of and are not known
 export async function submit(request) {
   let job = await ask("/api/v1/jobs", request);
-  while (early.delete(job.id)) job = newer(job, await ask(`/api/v1/jobs/${job.id}`));
+  while (early.delete(job.id)) job = newer(job, await asked(job.id, job));
   if (!is_over(job)) active.set(job.id, job);
   news.dispatchEvent(new Event("jobs"));
   return job;
@@ -28,7 +41,7 @@ export async function job_of(event) {
     return job;
   }
   if (event.event === "decode" && job) return Object.assign(job, {decoded: event.done});
-  return ask(`/api/v1/jobs/${event.job}`).catch(() => job);
+  return asked(event.job, job);
 }
 
 async function look_again() {
@@ -37,7 +50,9 @@ async function look_again() {
     active.clear();
     for (const job of jobs) active.set(job.id, job);
     news.dispatchEvent(new Event("jobs"));
-  } catch { /* told by the connection */ }
+  } catch (e) {
+    if (e.status === 503) setTimeout(soon, 1000);   // else the connection tells
+  }
 }
 const soon = seldom(150, look_again);
 
