@@ -77,6 +77,8 @@ constexpr Alias kInstead[] = {
     {"lowvram", "--profile auto fits a model into the memory there is"},
     {"offload-to-cpu", "--profile auto fits a model into the memory there is"},
     {"mode", "modes are commands here: `scaffolding --help` lists them"},
+    {"embd-dir", "--embedding FILE takes a concept, which prompts name as the file is called"},
+    {"embeddings-dir", "--embedding FILE takes a concept, which prompts name as the file is called"},
     {"clip-stop-at-last-layers", "--clip-skip counts the layers that are left out: one less"},
 };
 

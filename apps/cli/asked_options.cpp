@@ -12,9 +12,9 @@ namespace sf::cli {
 namespace {
 
 // Of the whole run: what a picture alone cannot have.
-constexpr std::string_view kOfTheRun[] = {"help",     "model",     "vae",      "dtype",      "device", "profile",
-                                          "max-vram", "max-ram",   "lora-dir", "no-capture", "like",   "prompts",
-                                          "grid",     "grid-only", "preview",  "quiet",      "json",   "force"};
+constexpr std::string_view kOfTheRun[] = {
+    "help",       "model", "vae",     "embedding", "dtype",     "device",  "profile", "max-vram", "max-ram", "lora-dir",
+    "no-capture", "like",  "prompts", "grid",      "grid-only", "preview", "quiet",   "json",     "force"};
 
 bool is_of_the_run(const std::string& name) {
   return std::find(std::begin(kOfTheRun), std::end(kOfTheRun), name) != std::end(kOfTheRun);

@@ -43,6 +43,7 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("negative_prompt", s.negative_prompt, "--negative-prompt");
   f("model", s.model, "--model");
   f("vae", s.vae, "--vae");
+  f("embedding", s.embeddings, "--embedding");
   f("sampler", s.sampler, "--sampler");
   f("scheduler_options", s.scheduler_options, "--scheduler-option");
   f("width", s.width, "--width");
@@ -99,6 +100,7 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
   if (s.image.empty()) out.erase("image"), out.erase("strength");
   if (s.mask.empty()) out.erase("mask");
   if (s.vae.empty()) out.erase("vae");
+  if (s.embeddings.empty()) out.erase("embedding");
   if (!s.clips) out.erase("fps");
   if (!s.hires)
     for (const char* name : {"hires_strength", "hires_steps", "hires_upscaler"}) out.erase(name);
@@ -321,6 +323,11 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
   c.add_option("--scheduler-option", s.scheduler_options,
                "A field of the sampler's config: field=value; may be given again");
   add_lora_options(c, s.loras);
+  c.add_option(
+       "--embedding", s.embeddings,
+       "A file of textual inversion, which prompts name as the file is called; FILE:WORD gives it another name; "
+       "may be given again")
+      ->allow_extra_args(false);  // the prompt may stand behind it
   c.add_option("--eta", s.eta, "Noise of ddim's steps: 0 to 1")->capture_default_str();
   c.add_option("--clip-skip", s.clip_skip, "Layers of the text encoder to leave out");
   c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and longer prompts")

@@ -17,6 +17,7 @@ inline constexpr double kGuidance = 5;  // of models that advise none
 struct GenerationSettings {
   std::string prompt, negative_prompt, model, vae, sampler;
   std::vector<std::string> scheduler_options;  // field=value
+  std::vector<std::string> embeddings;         // FILE or FILE:WORD, as they were written
   LoraSettings loras;                          // load_model finds them
   std::optional<int64_t> width, height, clip_skip;
   int64_t steps = 20, count = 1, batch = 1;

@@ -10,7 +10,9 @@
 #include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/replace_vae.h"
+#include "scaffolding/diffusion/pipelines/textual_inversion.h"
 #include "scaffolding/io/hub/hub.h"
+#include "scaffolding/io/hub/hub_cache.h"
 #include "scaffolding/io/hub/shipped_models.h"
 
 namespace sf::cli {
@@ -25,6 +27,18 @@ static std::optional<int64_t> half_kept_from(std::string_view command) {
   return int64_t(128) << 20;
 }
 
+// "concept.pt", or "concept.pt:word". Paths may have colons of their own.
+static diffusion::ConceptSource embedding_of(const std::string& given) {
+  std::error_code error;
+  diffusion::ConceptSource out{io::expand_user(given)};
+  const size_t colon = given.rfind(':');
+  if (!fs::exists(out.path, error) && colon != given.npos && given.find('/', colon) == given.npos)
+    out = {io::expand_user(given.substr(0, colon)), given.substr(colon + 1)};
+  SF_CHECK(fs::is_regular_file(out.path, error), "--embedding: there is no file '", out.path, "'",
+           did_you_mean_path(out.path));
+  return out;
+}
+
 std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
                                                          std::initializer_list<diffusion::Task> tasks) {
   SF_CHECK(!s.model.empty(), command,
@@ -33,6 +47,8 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   s.model = located_model("--model", s.model);
   if (!s.vae.empty()) s.vae = located_model("--vae", s.vae, io::ModelUse::Vae);
   find_loras(s.loras, lora_tags(s));
+  std::vector<diffusion::ConceptSource> embeddings;
+  for (auto& given : s.embeddings) embeddings.push_back(embedding_of(given));
   diffusion::LoadedPipeline loaded;
   DType dtype = dtype_of("--dtype", s.dtype);
   Device device(s.device);
@@ -71,6 +87,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     diffusion::share_components(*pipeline, *made);
     pipeline = made;
   }
+  for (auto& embedding : embeddings) diffusion::load_textual_inversion(*pipeline, embedding);
   if (device != Device() && !is_planned(s)) pipeline->to({.device = device});
   if (!s.loras.used.empty()) diffusion::use_loras(*pipeline, sources_of(s.loras.used));
   if (!s.guidance) {
