@@ -89,14 +89,14 @@ def test_files_of_diffusers_the_web_ui_and_xl(tmp_path):
     found = vectors("x", 2)
     save_file({"<x>": found}, str(tmp_path / "learned_embeds.safetensors"))
     save_file({"emb_params": found}, str(tmp_path / "neat-1.safetensors"))
-    save_file({"clip_l": found, "clip_g": vectors("g", 2, 20)}, str(tmp_path / "both.safetensors"))
-    sf.save({"string_to_token": {"*": 265}, "string_to_param": {"*": found}, "name": "strong"}, tmp_path / "a.pt")
+    save_file({"clip_l": found, "clip_g": vectors("g", 2, 20)}, str(tmp_path / "both-xl.safetensors"))
+    sf.save({"string_to_token": {"*": 265}, "string_to_param": {"*": found}, "name": "strong-1"}, tmp_path / "a.pt")
     sf.save({"<bin>": found[0]}, tmp_path / "b.bin")
     for source, token in (
         (tmp_path, "<x>"),
         (tmp_path / "neat-1.safetensors", "neat-1"),
-        (tmp_path / "both.safetensors", "both"),
-        (tmp_path / "a.pt", "strong"),
+        (tmp_path / "both-xl.safetensors", "both-xl"),
+        (tmp_path / "a.pt", "strong-1"),
         (tmp_path / "b.bin", "<bin>"),
     ):
         pipe = texts()
@@ -105,7 +105,7 @@ def test_files_of_diffusers_the_web_ui_and_xl(tmp_path):
         assert row == 49408, token
         np.testing.assert_array_equal(table(pipe)[row], found[0].numpy())
     wide = texts(hidden_size=20)
-    wide.load_textual_inversion(str(tmp_path / "both.safetensors"), token="b")
+    wide.load_textual_inversion(str(tmp_path / "both-xl.safetensors"), token="wide-1")
     np.testing.assert_array_equal(table(wide)[49408:], vectors("g", 2, 20).numpy())
 
 
