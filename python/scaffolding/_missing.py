@@ -44,7 +44,8 @@ def other_names():
 def other_names_here():
     """{place in the package: names of other interfaces that are there}."""
     read = _read("other_names.txt")
-    return {place: [name for name, advice in names.items() if not advice] for place, names in read.items()}
+    here = {place: [name for name, advice in names.items() if not advice] for place, names in read.items()}
+    return {place: names for place, names in here.items() if names}
 
 
 def _ours(space):
@@ -132,17 +133,13 @@ def explain(space, name, names):
 class _MissingName(AttributeError):
     """Says what to do when it is shown: hasattr() and imports cost nothing."""
 
-    def __init__(self, owner, space, name):
+    def __init__(self, owner, name, advice):
         super().__init__(name=name)  # without obj, or Python would guess at another name too
-        self._owner, self._space = owner, space  # how the owner is called, and its namespace in PyTorch
+        self._owner, self._advice = owner, advice  # how the owner is called; a function of no arguments
 
     def __str__(self):
         text = f"{self._owner} has no attribute {self.name!r}"
-        if self.name.startswith("_"):
-            return text
-        known = vars(sys.modules[self._space.replace("torch", __package__, 1)])
-        known = (*known, *known.get("_LATER", ()))
-        return text + explain(self._space, self.name, [n for n in known if not n.startswith("_")])
+        return text if self.name.startswith("_") else text + self._advice()
 
     def __repr__(self):
         return f"AttributeError({str(self)!r})"
@@ -157,7 +154,24 @@ _MissingName.__module__ = "builtins"
 
 def missing(module, name):
     """The AttributeError for a name that a module of the package lacks."""
-    return _MissingName(f"module {module!r}", module.replace(__package__, "torch", 1), name)
+
+    def advice():
+        known = vars(sys.modules[module])
+        known = (*known, *known.get("_LATER", ()))
+        return explain(module.replace(__package__, "torch", 1), name, [n for n in known if not n.startswith("_")])
+
+    return _MissingName(f"module {module!r}", name, advice)
+
+
+def missing_of_pipeline(cls, name):
+    """That for a name that a pipeline lacks: what does here what diffusers' does, or the nearest name."""
+
+    def advice():
+        known = _read("other_names.txt")["DiffusionPipeline"].get(name)
+        near = None if known else _nearest(name, [n for n in dir(cls) if not n.startswith("_")])
+        return f"; for diffusers': {known}" if known else f"; did you mean {near!r}?" if near else ""
+
+    return _MissingName(f"{cls.__name__!r} object", name, advice)
 
 
 def _attribute_help(name):

@@ -358,6 +358,23 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         values stay. Pipelines do so themselves."""
         _models.pack_projections(self)
 
+    def unfuse_qkv_projections(self):
+        """Does nothing: see fuse_qkv_projections, which changes no name and no value."""
+
+    def enable_xformers_memory_efficient_attention(self, attention_op=None):
+        """Does nothing: attention never holds all scores in memory here."""
+
+    def disable_xformers_memory_efficient_attention(self):
+        """Does nothing: see enable_xformers_memory_efficient_attention."""
+
+    def set_default_attn_processor(self):
+        """Does nothing: there is one way to compute attention here."""
+
+    def get_memory_footprint(self, return_buffers=True):
+        """Bytes of all parameters, and of buffers."""
+        held = [*self.parameters(), *(self.buffers() if return_buffers else ())]
+        return sum(t.numel() * t.element_size() for t in held)
+
     def quantize_fp8(self):
         """For sampling on GPUs that multiply in float8: the projections of transformer blocks whose input a norm or a
         GEGLU makes (attn1's to_q, to_k and to_v, attn2's to_q, both of the feed-forward) become LinearFP8 with scales

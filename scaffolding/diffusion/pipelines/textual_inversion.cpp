@@ -57,6 +57,7 @@ void check_new(const Tokenizer& tokenizer, const std::vector<std::string>& token
                  std::find(tokens.begin(), tokens.begin() + int64_t(i), tokens[i]) == tokens.begin() + int64_t(i),
              "textual inversion: the tokenizer has a token '", tokens[i],
              "' already; choose another name, or remove it");
+    (void)tokenizer.encode(tokens[i]);  // refuses what is no UTF-8, before anything changes
   }
 }
 

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from ... import _core, hub, tokenizers
+from ... import _core, _missing, hub, tokenizers
 from ..._core import _pipelines
 from ...models.modeling import ModelMixin, device_argument
 from ...models.quantization_config import PipelineQuantizationConfig, blocks_kept, for_part, native_config
@@ -506,6 +506,26 @@ class DiffusionPipeline(
 
     def disable_attention_slicing(self):
         """Does nothing: see enable_attention_slicing."""
+
+    def enable_xformers_memory_efficient_attention(self, attention_op=None):
+        """Does nothing: attention never holds all scores in memory here."""
+
+    def disable_xformers_memory_efficient_attention(self):
+        """Does nothing: see enable_xformers_memory_efficient_attention."""
+
+    def fuse_qkv_projections(self, unet=True, vae=True):
+        """Does nothing: pipelines lay weights that read the same input side by side themselves."""
+
+    def unfuse_qkv_projections(self, unet=True, vae=True):
+        """Does nothing: see fuse_qkv_projections."""
+
+    numpy_to_pil = staticmethod(VaeImageProcessor.numpy_to_pil)
+
+    def __getattr__(self, name):
+        found = getattr(type(self), name, None)
+        if isinstance(found, property):
+            return found.fget(self)  # raises again what made Python come here
+        raise _missing.missing_of_pipeline(type(self), name)
 
     guidance_scale = property(
         lambda self: self._guidance_scale, doc="Of the run under way; a callback may set `_guidance_scale`."
