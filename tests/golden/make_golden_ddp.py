@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes ddp.json.gz: trainings of ddp_cases.py by torch's DistributedDataParallel on Gloo, two processes.
+"""Writes ddp.json.xz: trainings of ddp_cases.py by torch's DistributedDataParallel on Gloo, two processes.
 
 Needs torch; tests/python/distributed/test_ddp_golden.py reads the file only.
 """
@@ -44,7 +44,7 @@ def main():
     for name, case in golden[1].items():
         del case["gradients"]  # those of process 0
         assert len(case["losses"]) == 200, name
-    packed.write_json(pathlib.Path(__file__).parent / "ddp.json.gz", json.dumps(golden, separators=(",", ":")))
+    packed.write_json(pathlib.Path(__file__).parent / "ddp.json.xz", json.dumps(golden, separators=(",", ":")))
 
 
 if __name__ == "__main__":

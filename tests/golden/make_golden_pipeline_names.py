@@ -1,5 +1,5 @@
-"""Writes tests/golden/pipeline_names.json: the public names of diffusers' pipelines, each without those that all have,
-which are under "DiffusionPipeline".
+"""Writes tests/golden/pipeline_names.json.xz: the public names of diffusers' pipelines, each without those that all
+have, which are under "DiffusionPipeline".
 
     TORCH_PYTHON tests/golden/make_golden_pipeline_names.py
 """
@@ -8,6 +8,7 @@ import json
 import pathlib
 
 import diffusers
+from packed import write_json
 
 CLASSES = """CogVideoXImageToVideoPipeline CogVideoXPipeline DDIMPipeline DDPMPipeline DiTPipeline PixArtSigmaPipeline
     StableDiffusionImg2ImgPipeline StableDiffusionInpaintPipeline StableDiffusionPipeline
@@ -22,8 +23,8 @@ def main():
     common = public(diffusers.DiffusionPipeline)
     names = {"DiffusionPipeline": sorted(common)}
     names |= {c: sorted(public(getattr(diffusers, c)) - common) for c in CLASSES}
-    out = pathlib.Path(__file__).with_name("pipeline_names.json")
-    out.write_text(json.dumps({"diffusers": diffusers.__version__, "names": names}, indent=0) + "\n")
+    golden = json.dumps({"diffusers": diffusers.__version__, "names": names}, indent=0) + "\n"
+    write_json(pathlib.Path(__file__).with_name("pipeline_names.json.xz"), golden)
 
 
 if __name__ == "__main__":

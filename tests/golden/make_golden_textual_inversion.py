@@ -1,4 +1,4 @@
-"""Writes tests/golden/textual_inversion.json: what diffusers' TextualInversionLoaderMixin makes of concepts that are
+"""Writes tests/golden/textual_inversion.json.xz: what diffusers' TextualInversionLoaderMixin makes of concepts that are
 loaded and unloaded one after the other, with transformers' CLIP: prompts with all tokens, their ids, and numbers of the
 encoded text.
 
@@ -14,6 +14,7 @@ import sys
 import torch
 from diffusers.loaders import TextualInversionLoaderMixin
 from hashed_weights import hashed, hashed_weight, places
+from packed import write_json
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 CONFIG = {
@@ -81,8 +82,8 @@ def main():
                 }
             )
         done.append(row)
-    here = pathlib.Path(__file__).parent
-    (here / "textual_inversion.json").write_text(json.dumps({"config": CONFIG, "stages": done}, indent=1) + "\n")
+    golden = json.dumps({"config": CONFIG, "stages": done}, indent=1) + "\n"
+    write_json(pathlib.Path(__file__).with_name("textual_inversion.json.xz"), golden)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
-"""Every public name of diffusers' pipelines is here, or says what does the same (tests/golden/pipeline_names.json)."""
+"""Every public name of diffusers' pipelines is here, or says what does the same
+(tests/golden/make_golden_pipeline_names.py).
+"""
 
-import json
 import pathlib
 import warnings
 
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 
 ROOT = pathlib.Path(__file__).parents[3]
-NAMES = json.loads((ROOT / "tests/golden/pipeline_names.json").read_text())["names"]
+NAMES = read_json(ROOT / "tests/golden/pipeline_names.json.xz")["names"]
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,19 @@
 In pictures a concept that has another word's vector draws what that word draws, to the bit.
 """
 
-import json
 import pathlib
 
 import numpy as np
 import pytest
 from hashed_weights import hashed, hashed_weight, places
+from packed import read_json
 
 import scaffolding as sf
 from scaffolding.diffusion import DiffusionPipeline, StableDiffusionPipeline
 from scaffolding.safetensors.torch import save_file
 
 ROOT = pathlib.Path(__file__).parents[3]
-GOLDEN = json.loads((ROOT / "tests/golden/textual_inversion.json").read_text())
+GOLDEN = read_json(ROOT / "tests/golden/textual_inversion.json.xz")
 WIDTH = GOLDEN["config"]["hidden_size"]
 
 

@@ -23,7 +23,7 @@ def test_gradients_and_losses_are_torchs():
         """,
         timeout=400,
     )
-    for rank, (golden, out) in enumerate(zip(read_json(GOLDEN / "ddp.json.gz"), outputs)):
+    for rank, (golden, out) in enumerate(zip(read_json(GOLDEN / "ddp.json.xz"), outputs)):
         ours = json.loads(out)
         assert list(ours) == list(golden)
         for name, case in golden.items():
