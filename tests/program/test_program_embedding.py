@@ -52,7 +52,9 @@ def test_what_is_no_concept_is_refused(program, concept, tmp_path):
 
     assert "--embedding: there is no file 'gone.pt'" in refused("--embedding", "gone.pt")
     save_file({"<x>": sf.zeros(2, 7)}, str(tmp_path / "small.safetensors"))
-    assert "its vectors have 7 numbers" in refused("--embedding", tmp_path / "small.safetensors")
+    assert "the vectors of 'small' are [2, 7], and the text encoder reads [*, " in refused(
+        "--embedding", tmp_path / "small.safetensors"
+    )
     assert "has a token 'qq-fruit' already" in refused("--embedding", concept, "--embedding", concept)
     assert "--embedding FILE takes a concept" in refused("--embd-dir", tmp_path)
     (tmp_path / "lines.jsonl").write_text(json.dumps({"prompt": "a", "embedding": "x.pt"}) + "\n")

@@ -6,7 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "python/bindings/nn/bind_nn.h"
+#include "python/bindings/models/model_of.h"
 #include "scaffolding/diffusion/pipelines/textual_inversion.h"
 #include "scaffolding/models/text_encoders/input_embeddings.h"
 
@@ -14,34 +14,37 @@ namespace sf::py {
 
 namespace {
 
-models::Model& text_encoder_of(nb::handle o) {
-  auto* model = dynamic_cast<models::Model*>(&module_of(o, "textual inversion"));
-  SF_CHECK_AS(TypeError, model, "textual inversion: ", type_name(o.ptr()), " is no text encoder of this library");
-  return *model;
+using tokenizers::Tokenizer;
+
+constexpr const char* kOp = "textual inversion";
+
+diffusion::TextPart part_of(Tokenizer& tokenizer, nb::handle text_encoder) {
+  return {&tokenizer, &model_of(text_encoder, kOp)};
 }
 
 }  // namespace
 
 void bind_textual_inversion(nb::module_& m) {
-  using tokenizers::Tokenizer;
   m.def("read_concepts", [](const std::string& path) {
     std::vector<std::pair<std::string, Tensor>> out;
     for (auto& one : models::read_textual_inversion(*io::open_checkpoint(path), path))
       out.emplace_back(one.name, one.vectors);
     return out;
   });
-  m.def("add_concept_tokens", [](Tokenizer& tokenizer, nb::handle text_encoder, const std::vector<std::string>& tokens,
-                                 const Tensor& vectors) {
-    diffusion::add_concept_tokens(tokenizer, text_encoder_of(text_encoder), tokens, vectors);
+  m.def("add_concepts", [](const std::vector<std::pair<Tokenizer*, nb::object>>& parts,
+                           const std::vector<std::pair<std::string, Tensors>>& concepts) {
+    std::vector<diffusion::TextPart> of;
+    for (auto& [tokenizer, text_encoder] : parts) of.push_back(part_of(*tokenizer, text_encoder));
+    std::vector<diffusion::Concept> all;
+    for (auto& [token, vectors] : concepts) all.push_back({token, vectors});
+    diffusion::add_concepts(of, all);
   });
-  m.def("remove_concept_tokens",
-        [](Tokenizer& tokenizer, nb::handle text_encoder, const std::vector<std::string>& tokens) {
-          diffusion::remove_concept_tokens(tokenizer, text_encoder_of(text_encoder), tokens);
-        });
+  m.def("remove_concepts", [](Tokenizer& tokenizer, nb::handle text_encoder, const std::vector<std::string>& tokens) {
+    diffusion::remove_concepts(part_of(tokenizer, text_encoder), tokens);
+  });
   m.def("with_all_vectors", &diffusion::with_all_vectors);
-  m.def("concept_tokens", &diffusion::concept_tokens);
   m.def("resize_token_embeddings", [](nb::handle text_encoder, int64_t rows) {
-    models::resize_token_embeddings(text_encoder_of(text_encoder), rows);
+    models::resize_token_embeddings(model_of(text_encoder, "resize_token_embeddings"), rows);
   });
 }
 

@@ -9,7 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/bindings/io/bind_object.h"
-#include "python/bindings/nn/bind_nn.h"
+#include "python/bindings/models/model_of.h"
 #include "scaffolding/models/adapters/load_lora.h"
 #include "scaffolding/models/adapters/save_lora.h"
 
@@ -37,12 +37,7 @@ nb::dict dict_of(const LoraLayer& layer) {
   return out;
 }
 
-models::Model& model_of(nb::handle o) {
-  auto* model = dynamic_cast<models::Model*>(&module_of(o, "lora"));
-  SF_CHECK_AS(TypeError, model, "lora: ", type_name(o.ptr()), " is not a model with a config");
-  return *model;
-}
-Adapters& adapters_of(nb::handle o) { return model_of(o).adapters(); }
+Adapters& adapters_of(nb::handle o) { return model_of(o, "lora").adapters(); }
 
 // config: of a dict of tensors, the fields of PEFT's; None: none.
 LoraFile open(nb::handle source, nb::handle config = nb::none()) {
@@ -65,7 +60,7 @@ LoraFile open(nb::handle source, nb::handle config = nb::none()) {
 LoraMatch matched(const LoraFile& file, nb::dict components, bool strict) {
   std::vector<AdapterStems> stems;
   for (auto [name, model] : components) {
-    models::Model& network = model_of(model);
+    models::Model& network = model_of(model, "lora");
     stems.push_back(adapter_stems(network.type(), network.config(), nb::cast<std::string>(name)));
   }
   std::vector<const AdapterStems*> of;
@@ -101,7 +96,8 @@ nb::dict read_lora(nb::handle source, nb::dict components, bool strict) {
 nb::dict load(nb::handle source, nb::handle config, nb::dict components, const std::string& name, bool strict,
               bool swap) {
   AdaptedModels models;
-  for (auto [component, model] : components) models.emplace_back(nb::cast<std::string>(component), &model_of(model));
+  for (auto [component, model] : components)
+    models.emplace_back(nb::cast<std::string>(component), &model_of(model, "lora"));
   return keys_of(load_lora(open(source, config), name, models, {strict, swap}));
 }
 // What would become of each; nothing is loaded.
@@ -135,7 +131,7 @@ void set(nb::handle model, nb::list on) {
 // By PEFT's names, and the fields of its config.
 nb::dict state_of(nb::handle model, const std::string& name) {
   nb::dict out;
-  for (auto& [key, t] : lora_state(model_of(model), name)) out[key.c_str()] = t;
+  for (auto& [key, t] : lora_state(model_of(model, "lora"), name)) out[key.c_str()] = t;
   return out;
 }
 
@@ -149,17 +145,17 @@ void bind_lora(nb::module_& m) {
   lora.def("look", &look, nb::arg("source"), nb::arg("config").none(), nb::arg("components"));
   lora.def("tensors", &tensors_of);
   lora.def("names", [](nb::handle model) {
-    return model_of(model).has_adapters() ? adapters_of(model).names() : std::vector<std::string>();
+    return model_of(model, "lora").has_adapters() ? adapters_of(model).names() : std::vector<std::string>();
   });
   lora.def("active", [](nb::handle model) {
-    return model_of(model).has_adapters() ? adapters_of(model).active() : std::vector<std::string>();
+    return model_of(model, "lora").has_adapters() ? adapters_of(model).active() : std::vector<std::string>();
   });
   lora.def("fused", [](nb::handle model) {
-    return model_of(model).has_adapters() ? adapters_of(model).fused() : std::vector<std::string>();
+    return model_of(model, "lora").has_adapters() ? adapters_of(model).fused() : std::vector<std::string>();
   });
   lora.def("state", &state_of);
   lora.def("config", [](nb::handle model, const std::string& name) {
-    return to_python(lora_peft_config(model_of(model), name));
+    return to_python(lora_peft_config(model_of(model, "lora"), name));
   });
   lora.def("modules", [](nb::handle model, const std::string& name) {
     std::vector<std::string> out;
@@ -172,7 +168,7 @@ void bind_lora(nb::module_& m) {
   lora.def("scale", [](nb::handle model, double factor) { adapters_of(model).scale(factor); });
   lora.def("remove", [](nb::handle model, const std::string& name) { adapters_of(model).remove(name); });
   lora.def("refresh", [](nb::handle model) {
-    if (model_of(model).has_adapters()) adapters_of(model).refresh();
+    if (model_of(model, "lora").has_adapters()) adapters_of(model).refresh();
   });
   lora.def(
       "fuse",
@@ -181,7 +177,7 @@ void bind_lora(nb::module_& m) {
       },
       nb::arg("model"), nb::arg("scale"), nb::arg("safe"), nb::arg("names").none());
   lora.def("unfuse", [](nb::handle model) {
-    if (model_of(model).has_adapters()) adapters_of(model).unfuse();
+    if (model_of(model, "lora").has_adapters()) adapters_of(model).unfuse();
   });
 }
 

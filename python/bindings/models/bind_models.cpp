@@ -10,7 +10,7 @@
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/models/bind_autoencoders.h"
 #include "python/bindings/models/bind_lora.h"
-#include "python/bindings/nn/bind_nn.h"
+#include "python/bindings/models/model_of.h"
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/names/name_rules.h"
@@ -26,12 +26,6 @@
 namespace sf::py {
 
 namespace {
-
-models::Model& model_of(nb::handle o) {
-  auto* model = dynamic_cast<models::Model*>(&module_of(o, "model"));
-  SF_CHECK_AS(TypeError, model, "model: ", type_name(o.ptr()), " is not a model with a config");
-  return *model;
-}
 
 const models::ModelEntry& entry_of(const std::string& class_name) {
   auto* entry = models::find_model(class_name);

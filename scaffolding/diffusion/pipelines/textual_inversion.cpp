@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
@@ -29,14 +30,9 @@ bool begins_with(std::string_view text, std::string_view word) {
          std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) { return lower(a) == lower(b); });
 }
 
-struct Place {  // of a pipeline
-  std::string name;
-  Tokenizer* tokenizer;
-  Model* text_encoder;
-};
-
-std::vector<Place> places_of(DiffusionPipeline& pipeline) {
-  std::vector<Place> out;
+// Text encoders with the tokenizers of their names.
+std::vector<TextPart> text_parts(DiffusionPipeline& pipeline) {
+  std::vector<TextPart> out;
   const ComponentSlots slots = pipeline.components();
   for (auto& slot : slots) {
     auto* encoder = slot.as<Ref<TextEncoder>>();
@@ -45,25 +41,12 @@ std::vector<Place> places_of(DiffusionPipeline& pipeline) {
     const std::string name = "tokenizer" + slot.name.substr(std::min(kEncoder.size(), slot.name.size()));
     for (auto& other : slots)
       if (auto* tokenizer = other.as<Ref<const Tokenizer>>(); tokenizer && *tokenizer && other.name == name)
-        out.push_back({slot.name, const_cast<Tokenizer*>(tokenizer->get()), (*encoder)->model()});
+        out.push_back({const_cast<Tokenizer*>(tokenizer->get()), (*encoder)->model()});
   }
   return out;
 }
 
-void check_new(const Tokenizer& tokenizer, const std::vector<std::string>& tokens) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    SF_CHECK(!tokens[i].empty(), "textual inversion: a token must not be empty");
-    SF_CHECK(!tokenizer.token_to_id(tokens[i]) &&
-                 std::find(tokens.begin(), tokens.begin() + int64_t(i), tokens[i]) == tokens.begin() + int64_t(i),
-             "textual inversion: the tokenizer has a token '", tokens[i],
-             "' already; choose another name, or remove it");
-    (void)tokenizer.encode(tokens[i]);  // refuses what is no UTF-8, before anything changes
-  }
-}
-
-int64_t features_of(Model& text_encoder) { return models::input_embeddings(text_encoder).weight.size(1); }
-
-}  // namespace
+int64_t features_of(const TextPart& part) { return models::input_embeddings(*part.text_encoder).weight.size(1); }
 
 std::vector<std::string> concept_tokens(const std::string& token, int64_t vectors) {
   std::vector<std::string> out{token};
@@ -71,62 +54,86 @@ std::vector<std::string> concept_tokens(const std::string& token, int64_t vector
   return out;
 }
 
-void add_concept_tokens(Tokenizer& tokenizer, Model& text_encoder, const std::vector<std::string>& tokens,
-                        const Tensor& vectors) {
-  nn::Embedding& table = models::input_embeddings(text_encoder);
-  SF_CHECK(vectors.dim() == 2 && vectors.size(0) == int64_t(tokens.size()),
-           "textual inversion: needs a vector for each of ", tokens.size(), " tokens, got ", vectors.shape());
-  SF_CHECK(vectors.size(1) == table.weight.size(1), "textual inversion: the vectors have ", vectors.size(1),
-           " numbers, and the text encoder reads ", table.weight.size(1), ": they were made for another model");
-  check_new(tokenizer, tokens);
-  autograd::NoGrad no_grad;
-  Tensor rows = vectors.to(table.weight.device());
-  const DType wide = text_encoder.dtype(), narrow = table.weight.dtype();
-  if (narrow != wide && abs(rows.to(narrow).to(kFloat64) - rows.to(kFloat64)).sum().item() > 0)
-    table.weight = nn::parameter(table.weight.to(wide), table.weight.requires_grad());
-  const int64_t first = tokenizer.next_id();
-  models::resize_token_embeddings(text_encoder, std::max(table.weight.size(0), first + vectors.size(0)));
-  table.weight.narrow(0, first, vectors.size(0)).copy_(rows.to(table.weight.dtype()));
+// vectors: [n, features], of the table's size
+void add_concept(const TextPart& part, const std::string& token, const Tensor& vectors) {
+  const int64_t n = vectors.size(0), first = part.tokenizer->next_id();
   std::vector<AddedToken> added;
-  for (auto& token : tokens) added.push_back({.content = token});
-  tokenizer.add_tokens(added);
+  for (auto& content : concept_tokens(token, n)) {
+    SF_CHECK(!content.empty(), "textual inversion: a token must not be empty");
+    SF_CHECK(!part.tokenizer->token_to_id(content), "textual inversion: the tokenizer has a token '", content,
+             "' already; choose another name, or remove it");
+    (void)part.tokenizer->encode(content);  // refuses what is no UTF-8, before anything changes
+    added.push_back({.content = content});
+  }
+  const Tensor old = models::input_embeddings(*part.text_encoder).weight;
+  SF_CHECK(first <= old.size(0), "textual inversion: the tokenizer has ", first, " tokens, and the text encoder reads ",
+           old.size(0));
+  const Tensor rows = vectors.to(old.device());
+  const bool is_rounded = abs(rows.to(old.dtype()).to(kFloat64) - rows.to(kFloat64)).sum().item() > 0;
+  const DType dtype = is_rounded ? part.text_encoder->dtype() : old.dtype();
+  // A new table, also where the old one has room: it may lie in a file.
+  Tensors table{old.narrow(0, 0, first).to(dtype), rows.to(dtype)};
+  if (old.size(0) > first + n) table.push_back(old.narrow(0, first + n, old.size(0) - first - n).to(dtype));
+  models::set_input_embeddings(*part.text_encoder, cat(table, 0));
+  part.tokenizer->add_tokens(added);
 }
 
-void remove_concept_tokens(Tokenizer& tokenizer, Model& text_encoder, const std::vector<std::string>& tokens) {
-  const auto words = added_words(tokenizer);
+}  // namespace
+
+void add_concepts(const std::vector<TextPart>& parts, const std::vector<Concept>& concepts) {
+  autograd::NoGrad no_grad;
+  std::vector<std::pair<TextPart, std::string>> done;
+  try {
+    for (auto& [token, all] : concepts) {
+      bool fits = false;
+      for (auto& part : parts) {
+        auto found = std::find_if(all.begin(), all.end(), [&](const Tensor& t) {
+          return (t.dim() == 1 || t.dim() == 2) && t.size(-1) == features_of(part);
+        });
+        if (found == all.end()) continue;
+        add_concept(part, token, found->dim() == 1 ? found->unsqueeze(0) : *found);
+        done.emplace_back(part, token), fits = true;
+      }
+      SF_CHECK(fits, "textual inversion: the vectors of '", token, "' are ", all.at(0).shape(),
+               ", and the text encoder reads [*, ", features_of(parts.at(0)), "]: they were made for another model");
+    }
+  } catch (...) {
+    for (; !done.empty(); done.pop_back()) remove_concepts(done.back().first, {done.back().second});
+    throw;
+  }
+}
+
+void remove_concepts(const TextPart& part, const std::vector<std::string>& tokens) {
+  const auto words = added_words(*part.tokenizer);
+  auto is_there = [&](const std::string& content) {
+    return std::any_of(words.begin(), words.end(), [&](auto& word) { return word.second.content == content; });
+  };
   std::vector<std::string> gone;
   for (auto& token : tokens) {
-    auto is_it = [&](auto& word) { return word.second.content == token; };
-    SF_CHECK(std::any_of(words.begin(), words.end(), is_it), "textual inversion: '", token,
-             "' is no token that was added");
+    SF_CHECK(is_there(token), "textual inversion: '", token, "' is no token that was added");
     gone.push_back(token);
-    for (int64_t i = 1; std::any_of(words.begin(), words.end(),
-                                    [&](auto& word) { return word.second.content == token + "_" + std::to_string(i); });
-         ++i)
-      gone.push_back(token + "_" + std::to_string(i));
+    for (int64_t i = 1; is_there(token + "_" + std::to_string(i)); ++i) gone.push_back(token + "_" + std::to_string(i));
   }
-  if (tokens.empty())
-    for (auto& [id, word] : words) gone.push_back(word.content);
-  if (gone.empty()) return;
   // All words leave, and those that stay come again behind each other.
   std::vector<AddedToken> kept;
-  std::vector<int64_t> rows;
   std::vector<std::string> all;
   for (auto& [id, word] : words) {
     all.push_back(word.content);
-    if (std::find(gone.begin(), gone.end(), word.content) != gone.end()) continue;
-    kept.push_back(word);
-    rows.push_back(id);
+    if (!tokens.empty() && std::find(gone.begin(), gone.end(), word.content) == gone.end()) kept.push_back(word);
   }
+  if (kept.size() == words.size()) return;
   autograd::NoGrad no_grad;
-  nn::Embedding& table = models::input_embeddings(text_encoder);
-  const int64_t first = words.front().first, n = int64_t(rows.size());
-  const Tensor moved =
-      n ? index_select(table.weight, 0, tensor(rows, {n}, kInt64).to(table.weight.device())) : Tensor();
-  tokenizer.remove_tokens(all);
-  tokenizer.add_tokens(kept);
-  if (n) table.weight.narrow(0, first, n).copy_(moved);
-  if (table.weight.size(0) == words.back().first + 1) models::resize_token_embeddings(text_encoder, first + n);
+  const Tensor old = models::input_embeddings(*part.text_encoder).weight;
+  part.tokenizer->remove_tokens(all);
+  part.tokenizer->add_tokens(kept);
+  // Which row each id reads: its own, but for words that have moved.
+  const bool shrinks = old.size(0) == words.back().first + 1;
+  std::vector<int64_t> rows(size_t(shrinks ? part.tokenizer->next_id() : old.size(0)));
+  std::iota(rows.begin(), rows.end(), 0);
+  for (auto& [id, word] : words)
+    if (auto now = part.tokenizer->token_to_id(word.content)) rows[size_t(*now)] = id;
+  const Tensor taken = tensor(rows, {int64_t(rows.size())}, kInt64).to(old.device());
+  models::set_input_embeddings(*part.text_encoder, index_select(old, 0, taken));
 }
 
 std::string with_all_vectors(const Tokenizer& tokenizer, const std::string& prompt) {
@@ -159,23 +166,12 @@ std::string with_all_vectors(const Tokenizer& tokenizer, const std::string& prom
 
 std::string load_textual_inversion(DiffusionPipeline& pipeline, const ConceptSource& source) {
   const auto file = io::open_checkpoint(source.path);
-  const std::vector<models::ConceptVectors> all = models::read_textual_inversion(*file, source.path);
-  const std::string token = source.token.empty() ? std::filesystem::path(source.path).stem().string() : source.token;
-  const std::vector<Place> places = places_of(pipeline);
-  SF_CHECK(!places.empty(), "textual inversion: a ", pipeline.name(), " has no text encoder with a tokenizer");
-  std::vector<std::pair<const Place*, Tensor>> fitting;
-  for (auto& place : places)
-    for (auto& one : all)
-      if (one.vectors.size(1) == features_of(*place.text_encoder)) {
-        check_new(*place.tokenizer, concept_tokens(token, one.vectors.size(0)));
-        fitting.emplace_back(&place, one.vectors);
-        break;
-      }
-  SF_CHECK(!fitting.empty(), source.path, ": its vectors have ", all[0].vectors.size(1), " numbers, and the ",
-           places[0].name, " reads ", features_of(*places[0].text_encoder), ": it was made for another model");
-  for (auto& [place, vectors] : fitting)
-    add_concept_tokens(*place->tokenizer, *place->text_encoder, concept_tokens(token, vectors.size(0)), vectors);
-  return token;
+  Concept made{source.token.empty() ? std::filesystem::path(source.path).stem().string() : source.token, {}};
+  for (auto& one : models::read_textual_inversion(*file, source.path)) made.vectors.push_back(one.vectors);
+  const std::vector<TextPart> parts = text_parts(pipeline);
+  SF_CHECK(!parts.empty(), "textual inversion: a ", pipeline.name(), " has no text encoder with a tokenizer");
+  add_concepts(parts, {made});
+  return made.token;
 }
 
 }  // namespace sf::diffusion

@@ -9,18 +9,21 @@
 
 namespace sf::diffusion {
 
-// The tokens of a concept of n vectors, as diffusers calls them: "cat", "cat_1", ... "cat_{n-1}".
-std::vector<std::string> concept_tokens(const std::string& token, int64_t vectors);
-
-// One token for each of vectors[n, features], in both. ValueError, and nothing changes, for a token that the tokenizer
-// has already and for vectors of another size than the table's. The table is as wide as the encoder's dtype where its
-// own would round the vectors.
-void add_concept_tokens(tokenizers::Tokenizer& tokenizer, models::Model& text_encoder,
-                        const std::vector<std::string>& tokens, const Tensor& vectors);
+struct TextPart {
+  tokenizers::Tokenizer* tokenizer;
+  models::Model* text_encoder;
+};
+struct Concept {
+  std::string token;
+  Tensors vectors;  // [n, features] or [features] each; a text encoder takes the first of its size
+};
+// A concept of n vectors takes n tokens, as diffusers calls them: "cat", "cat_1", ... "cat_{n-1}". ValueError, and
+// nothing changes, for a token that a tokenizer has already and for a concept that fits no text encoder. A table whose
+// dtype would round the vectors gets the encoder's.
+void add_concepts(const std::vector<TextPart>& parts, const std::vector<Concept>& concepts);
 // Takes tokens that were added, and their rows, out of both; later ones move up. A token takes the others of its
 // concept along. None: all that were added and are not special. ValueError for one that was not added.
-void remove_concept_tokens(tokenizers::Tokenizer& tokenizer, models::Model& text_encoder,
-                           const std::vector<std::string>& tokens = {});
+void remove_concepts(const TextPart& part, const std::vector<std::string>& tokens = {});
 // diffusers' maybe_convert_prompt(): behind the token of a concept of several vectors its others, "cat cat_1 cat_2".
 // In either case of letters, as the tokenizer finds it.
 std::string with_all_vectors(const tokenizers::Tokenizer& tokenizer, const std::string& prompt);

@@ -27,22 +27,26 @@ TokenTable token_table(Model& model) {
 
 nn::Embedding& input_embeddings(Model& model) { return token_table(model).embedding; }
 
-void resize_token_embeddings(Model& model, int64_t rows) {
+void set_input_embeddings(Model& model, const Tensor& table) {
   auto [embedding, vocab_size] = token_table(model);
-  SF_CHECK(rows >= 1, "resize_token_embeddings: needs one row at least, got ", rows);
-  const Tensor old = embedding.weight;
-  SF_CHECK_AS(NotSupported, is_floating(old.dtype()), "resize_token_embeddings: the table of tokens is ", old.dtype(),
+  const Tensor& old = embedding.weight;
+  SF_CHECK_AS(NotSupported, is_floating(old.dtype()), "set_input_embeddings: the table of tokens is ", old.dtype(),
               "; load the text encoder without quantisation");
+  SF_CHECK(table.dim() == 2 && table.size(0) >= 1 && table.size(1) == old.size(1),
+           "set_input_embeddings: needs a table [rows, ", old.size(1), "], got ", table.shape());
+  embedding.weight = nn::parameter(table, old.requires_grad());
+  embedding.num_embeddings = vocab_size = table.size(0);
+}
+
+void resize_token_embeddings(Model& model, int64_t rows) {
+  SF_CHECK(rows >= 1, "resize_token_embeddings: needs one row at least, got ", rows);
+  const Tensor old = input_embeddings(model).weight;
   const int64_t had = old.size(0);
   if (rows == had) return;
   autograd::NoGrad no_grad;
-  Tensor table = rows < had ? old.narrow(0, 0, rows).clone() : old;
-  if (rows > had) {
-    const Tensor mean = old.to(kFloat32).mean({0}, true).to(old.dtype());
-    table = cat({old, mean.expand({rows - had, old.size(1)})}, 0);
-  }
-  embedding.weight = nn::parameter(table, old.requires_grad());
-  embedding.num_embeddings = vocab_size = rows;
+  if (rows < had) return set_input_embeddings(model, old.narrow(0, 0, rows).clone());
+  const Tensor mean = old.to(kFloat32).mean({0}, true).to(old.dtype());
+  set_input_embeddings(model, cat({old, mean.expand({rows - had, old.size(1)})}, 0));
 }
 
 }  // namespace sf::models

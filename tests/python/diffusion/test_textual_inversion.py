@@ -122,6 +122,19 @@ def test_several_at_once():
     np.testing.assert_array_equal(table(pipe), before)
 
 
+def test_a_table_with_room_keeps_its_size():
+    """T5's has more rows than its tokenizer has tokens."""
+    pipe = texts(vocab_size=49420)
+    before, found = table(pipe), vectors("x", 2)
+    pipe.load_textual_inversion(found, token="in-there")
+    np.testing.assert_array_equal(table(pipe), np.concatenate([before[:49408], found.numpy(), before[49410:]]))
+    pipe.load_textual_inversion(vectors("y", 1), token="<y>")
+    pipe.unload_textual_inversion("in-there")
+    assert pipe.tokenizer.convert_tokens_to_ids("<y>") == 49408 and table(pipe).shape == (49420, WIDTH)
+    np.testing.assert_array_equal(table(pipe)[49408], vectors("y", 1)[0].numpy())
+    np.testing.assert_array_equal(table(pipe)[49411:], before[49411:])
+
+
 def test_what_would_be_rounded_widens_the_table():
     pipe = texts(sf.float16)
     exact = vectors("x", 1).to(sf.float16)
@@ -134,7 +147,11 @@ def test_what_would_be_rounded_widens_the_table():
     "given, options, error",
     [
         ("missing.pt", {}, RuntimeError),
-        ({"<x>": vectors("x", 1, 8)}, {}, r"are \(1, 8\), and the text encoders read 16 .*another model"),
+        (
+            {"<x>": vectors("x", 1, 8)},
+            {},
+            r"vectors of '<x>' are \[1, 8\], and the text encoder reads \[\*, 16\].*another model",
+        ),
         (vectors("x", 1), {}, "pass token="),
         (vectors("x", 1), {"token": "photo</w>"}, "has a token 'photo</w>' already"),
         (vectors("x", 2), {"token": ["a1", "a2", "a3"]}, "a vector for each of 3 tokens"),

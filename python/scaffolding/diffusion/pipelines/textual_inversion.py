@@ -109,40 +109,14 @@ class TextualInversionLoaderMixin:
             given = list(given[0])
         if len(tokens) != len(given):
             raise ValueError(f"load_textual_inversion: {len(given)} concepts and {len(tokens)} tokens were given")
-        parts = self._text_parts(tokenizer, text_encoder)
-        plan = []
+        concepts = []
         for one, name in zip(given, tokens):
             said, found = _read(one, options, weight_name)
             if not (name or said):
                 raise ValueError("load_textual_inversion: pass token=, which says how prompts call the tensor")
-            fitting = self._fitting(found, parts)
-            plan += [(*part, name or said, vectors) for part, vectors in fitting]
-        done = []
-        try:
-            for part_tokenizer, encoder, name, vectors in plan:
-                words = _pipelines.concept_tokens(name, vectors.size(0))
-                _pipelines.add_concept_tokens(part_tokenizer._core, encoder, words, vectors)
-                done.append((part_tokenizer, encoder, words))
-        except Exception:
-            for part_tokenizer, encoder, words in reversed(done):
-                _pipelines.remove_concept_tokens(part_tokenizer._core, encoder, words[:1])
-            raise
-
-    @staticmethod
-    def _fitting(found, parts):
-        """[(part, vectors)]: each text encoder with the vectors of its size."""
-        rows = [(name, t.unsqueeze(0) if t.dim() == 1 else t) for name, t in found]
-        out = []
-        for part in parts:
-            width = part[1].get_input_embeddings().weight.size(1)
-            out += [(part, t) for _, t in rows if t.dim() == 2 and t.size(1) == width][:1]
-        if not out:
-            widths = ", ".join(str(part[1].get_input_embeddings().weight.size(1)) for part in parts)
-            raise ValueError(
-                f"load_textual_inversion: the vectors are {tuple(rows[0][1].shape)}, and the text encoders read "
-                f"{widths} numbers: they were made for another model"
-            )
-        return out
+            concepts.append((name or said, [vectors for _, vectors in found]))
+        parts = self._text_parts(tokenizer, text_encoder)
+        _pipelines.add_concepts([(t._core, encoder) for t, encoder in parts], concepts)
 
     def unload_textual_inversion(self, tokens=None, tokenizer=None, text_encoder=None):
         """Takes concepts out again: those of these tokens, or all. ValueError for a token that was not added."""
@@ -155,7 +129,7 @@ class TextualInversionLoaderMixin:
             there = {t for _, t in part_tokenizer._core.added_words()}
             mine = [t for t in tokens if t in there]
             if mine or not tokens:
-                _pipelines.remove_concept_tokens(part_tokenizer._core, encoder, mine)
+                _pipelines.remove_concepts(part_tokenizer._core, encoder, mine)
 
     def maybe_convert_prompt(self, prompt, tokenizer):
         """The prompt, or each of a list, with all tokens of concepts of several vectors; calls do it by themselves."""
