@@ -16,6 +16,8 @@ import time
 from . import _core
 from ._missing import help_modules
 
+KEYWORDS = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # of whoever loads from it
+
 __all__ = [
     "hf_hub_download",
     "list_repo_files",

@@ -9,14 +9,13 @@ SAVED_AS = "pytorch_lora_weights.safetensors"
 _KNOWN = (SAVED_AS, "adapter_model.safetensors", "pytorch_lora_weights.bin", "adapter_model.bin")
 _CONFIG = "adapter_config.json"  # PEFT's, beside its file
 _NO_LORA = ("scheduler", "optimizer", "checkpoint")  # in names of what a training run leaves beside one
-_HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only", "subfolder")
 _IGNORED = ("low_cpu_mem_usage", "use_safetensors", "proxies", "_pipeline")
 
 
 def source(who, given, kwargs):
     """A path, or a dict of tensors as it is. Takes its keywords out of kwargs; TypeError for others."""
     weight_name = kwargs.pop("weight_name", None)
-    options = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
+    options = {k: kwargs.pop(k) for k in (*hub.KEYWORDS, "subfolder") if k in kwargs}
     for name in _IGNORED:
         kwargs.pop(name, None)
     if kwargs:

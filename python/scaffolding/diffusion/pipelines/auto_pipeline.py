@@ -1,7 +1,8 @@
 """AutoPipelineFor...: the pipeline of a task for whatever family of models a folder holds."""
 
+from ... import hub
 from ..._core import _pipelines
-from .pipeline import _COMPONENT_NAMES, _HUB, DiffusionPipeline, pipeline_class
+from .pipeline import _COMPONENT_NAMES, DiffusionPipeline, pipeline_class
 
 
 class _AutoPipeline:
@@ -19,7 +20,7 @@ class _AutoPipeline:
         """The pipeline of this task for the models of a folder,
         with the keywords of DiffusionPipeline.from_pretrained.
         """
-        place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
+        place = {k: kwargs.pop(k) for k in hub.KEYWORDS if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
         options = {k: kwargs[k] for k in ("variant", "use_safetensors") if k in kwargs}
         folder = DiffusionPipeline._folder(pretrained_model_or_path, passed_components=passed, **options, **place)

@@ -24,7 +24,6 @@ from .progress_bar import ShowsProgress
 from .textual_inversion import TextualInversionLoaderMixin
 from .video_processor import VideoProcessor
 
-_HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
 _UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # so here, or meaningless
 _COMPONENT_NAMES = {name for entry in ENTRIES.values() for name in entry["components"]}
 _classes = {}  # by name: the registered ones and those of users
@@ -211,7 +210,7 @@ class DiffusionPipeline(
         for name in _UNUSED:
             kwargs.pop(name, None)
         planned, device_map = cls._asked_plan(f"{cls.__name__}.from_pretrained", kwargs, device, device_map)
-        place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
+        place = {k: kwargs.pop(k) for k in hub.KEYWORDS if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
         folder = cls._folder(
             pretrained_model_name_or_path,
@@ -307,7 +306,7 @@ class DiffusionPipeline(
         for name in (*_UNUSED, "load_safety_checker"):
             kwargs.pop(name, None)
         planned, device_map = cls._asked_plan(f"{cls.__name__}.from_single_file", kwargs, device, device_map)
-        place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
+        place = {k: kwargs.pop(k) for k in hub.KEYWORDS if k in kwargs}
         if config is not None and not os.path.isdir(os.fspath(config)):
             raise FileNotFoundError(2, "from_single_file: config must be a pipeline's folder", os.fspath(config))
         passed = [

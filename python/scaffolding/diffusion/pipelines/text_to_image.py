@@ -7,7 +7,7 @@ import re
 from ... import _core, hub
 from ..._core import _models
 from .auto_pipeline import AutoPipelineForImage2Image
-from .pipeline import _HUB, DiffusionPipeline
+from .pipeline import DiffusionPipeline
 
 _MODELS = {"sd21": "stabilityai/stable-diffusion-2-1", "sdxl": "stabilityai/stable-diffusion-xl-base-1.0"}
 _PARTS = {
@@ -128,7 +128,7 @@ def load_from_hf(repo_id, subfolder=None, **kwargs):
         return DiffusionPipeline.from_pretrained(repo_id, **kwargs)
     from ... import models
 
-    place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
+    place = {k: kwargs.pop(k) for k in hub.KEYWORDS if k in kwargs}
     folder = os.path.join(os.fspath(repo_id), subfolder)
     if not os.path.isdir(folder):
         folder = hub.model_folder(

@@ -9,7 +9,6 @@ from ... import hub, serialization
 from ..._core import Tensor, _pipelines
 
 _SAVED_AS = ("learned_embeds.safetensors", "learned_embeds.bin")  # by diffusers' scripts
-_HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only", "subfolder")
 _IGNORED = ("use_safetensors", "proxies", "mirror", "resume_download")
 
 
@@ -32,32 +31,37 @@ def _file_of(given, options, weight_name):
 
 
 def _of_webui(given):
-    """Of what the web UI saves by torch.save: the concept's name and its vectors; None of other dicts."""
+    """Of what the web UI saves by torch.save: the concept's name and its vectors; (None, None) of other dicts."""
     params = given.get("string_to_param")
     if not isinstance(params, Mapping) or len(params) != 1:
-        return None
+        return None, None
     return given.get("name"), next(iter(params.values()))
 
 
+def _name_of(found):
+    """A concept's, where its vectors are one encoder's: those of several have the encoders' names."""
+    return found[0][0] if len(found) == 1 else None
+
+
 def _read(given, options, weight_name):
-    """(name or None, [(what the file calls them, vectors)]) of a path, a dict or a tensor."""
+    """(name or None, [vectors]) of a path, a dict or a tensor."""
     if isinstance(given, Tensor):
-        return None, [("", given)]
+        return None, [given]
     if isinstance(given, Mapping):
-        name, vectors = _of_webui(given) or (next(iter(given), None), None)
-        found = [("", vectors)] if vectors is not None else list(given.items())
+        name, vectors = _of_webui(given)
+        found = list(given.items()) if vectors is None else [(name, vectors)]
         if not found or not all(isinstance(t, Tensor) for _, t in found):
             raise ValueError(
                 "load_textual_inversion: the dict must have tensors, of one concept or of each text encoder, or be the "
                 "web UI's with string_to_param"
             )
-        return name if len(found) == 1 else None, found
+        return _name_of(found), [t for _, t in found]
     path = _file_of(given, options, weight_name)
     found = _pipelines.read_concepts(path)
-    name = found[0][0] if len(found) == 1 else None
+    name = _name_of(found)
     if not name and not path.endswith(".safetensors"):
-        name = (_of_webui(serialization.load(path)) or (None,))[0]
-    return name or os.path.splitext(os.path.basename(path))[0], found
+        name, _ = _of_webui(serialization.load(path))
+    return name or os.path.splitext(os.path.basename(path))[0], [t for _, t in found]
 
 
 class TextualInversionLoaderMixin:
@@ -92,7 +96,9 @@ class TextualInversionLoaderMixin:
         token that the tokenizer has already.
         """
         weight_name = kwargs.pop("weight_name", None)
-        options = {("token" if k == "hf_token" else k): kwargs.pop(k) for k in (*_HUB, "hf_token") if k in kwargs}
+        options = {k: kwargs.pop(k) for k in (*hub.KEYWORDS, "subfolder") if k in kwargs}
+        if "hf_token" in kwargs:  # token is the concept's
+            options["token"] = kwargs.pop("hf_token")
         for name in _IGNORED:
             kwargs.pop(name, None)
         if kwargs:
@@ -114,22 +120,24 @@ class TextualInversionLoaderMixin:
             said, found = _read(one, options, weight_name)
             if not (name or said):
                 raise ValueError("load_textual_inversion: pass token=, which says how prompts call the tensor")
-            concepts.append((name or said, [vectors for _, vectors in found]))
+            concepts.append((name or said, found))
         parts = self._text_parts(tokenizer, text_encoder)
         _pipelines.add_concepts([(t._core, encoder) for t, encoder in parts], concepts)
 
     def unload_textual_inversion(self, tokens=None, tokenizer=None, text_encoder=None):
         """Takes concepts out again: those of these tokens, or all. ValueError for a token that was not added."""
         tokens = [tokens] if isinstance(tokens, str) else list(tokens or [])
-        parts = self._text_parts(tokenizer, text_encoder)
+        parts = [
+            (core := t._core, encoder, {word for _, word in core.added_words()})
+            for t, encoder in self._text_parts(tokenizer, text_encoder)
+        ]
         for token in tokens:
-            if not any(token in {t for _, t in p._core.added_words()} for p, _ in parts):
+            if not any(token in words for _, _, words in parts):
                 raise ValueError(f"unload_textual_inversion: '{token}' is no token that was added")
-        for part_tokenizer, encoder in parts:
-            there = {t for _, t in part_tokenizer._core.added_words()}
-            mine = [t for t in tokens if t in there]
+        for core, encoder, words in parts:
+            mine = [t for t in tokens if t in words]
             if mine or not tokens:
-                _pipelines.remove_concepts(part_tokenizer._core, encoder, mine)
+                _pipelines.remove_concepts(core, encoder, mine)
 
     def maybe_convert_prompt(self, prompt, tokenizer):
         """The prompt, or each of a list, with all tokens of concepts of several vectors; calls do it by themselves."""
