@@ -84,6 +84,9 @@ set(sf_without_bf16 data/icon_kernel data/picture_kernel io/pictures/yuv_kernel 
 # rounds otherwise.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/data/icon_kernel.cpu.cpp
                             ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/gguf_int8.cpu.cpp
+                            ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/int8_product.amx.cpp
+                            ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/int8_product.cpu.cpp
+                            ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/int8_quantize.cpu.cpp
                             PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Eight vectors side by side, not one after the other: a chain of one is longer than what processors look ahead.

@@ -89,10 +89,10 @@ template <class F> SF_INLINE void for_taps(int64_t k0, int64_t values, int64_t c
 }
 
 // Output pixels x (tap, channel) x output channels; with kForward false, the gradient of the input.
-template <class K, class S, bool kForward> struct ConvProduct {
+template <class K, class S, bool kForward, class E = Epilogue> struct ConvProduct {
   using Src = S;
   int64_t m, n, k;
-  Epilogue e;
+  E e;
   Gather<Src, kForward> from;
   int64_t channels, padded;  // of the gathered tensor, per group
   TapWeight<Src> w;

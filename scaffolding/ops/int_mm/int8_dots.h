@@ -7,7 +7,8 @@
 // MulPairs: any processor: bytes are widened to 16 bits when they are packed, and pairs are multiplied and added, which
 // fits 32 bits always. (vpmaddubsw, which takes bytes, saturates.)
 #pragma once
-#include "scaffolding/ops/int_mm/int8_lines.h"
+#include "scaffolding/backend/cpu/int8_dot.h"
+#include "scaffolding/ops/int_mm/int8_operands.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
 namespace sf {
@@ -45,21 +46,30 @@ struct WidePairs {
 };
 
 // From the last vector to the first, as in pack.h: what is stored past the strip's width is overwritten.
-template <class Form> [[gnu::noinline]] void pack_int8(uint32_t* dst, int width, Bytes from, int count, int64_t depth) {
+template <class Form>
+[[gnu::noinline]] void pack_int8_rows(uint32_t* dst, int width, const int8_t* const* rows, int count, int64_t depth) {
   constexpr int L = kLanes;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
-    if (from.ks == 1 && from.ws != 1) {
-      for (int64_t k = 0; k < depth; k += 4 * L) {
-        Fours r[L];
-        from.turned(w, n, k, depth, r);
-        for (int i = 0; i < L && k + 4 * i < depth; ++i)
-          Form::store(dst + (k + 4 * i) / Form::kDepth * width + w, width, k + 4 * i, depth, r[i]);
-      }
-    } else {
-      for (int64_t k = 0; k < depth; k += 4)
-        Form::store(dst + k / Form::kDepth * width + w, width, k, depth, from.fours(w, n, k, depth));
+    for (int64_t k = 0; k < depth; k += 4 * L) {
+      Fours r[L];
+      turned(rows + w, n, k, depth, r);
+      for (int i = 0; i < L && k + 4 * i < depth; ++i)
+        Form::store(dst + (k + 4 * i) / Form::kDepth * width + w, width, k + 4 * i, depth, r[i]);
     }
+  }
+}
+template <class Form> [[gnu::noinline]] void pack_int8(uint32_t* dst, int width, Bytes from, int count, int64_t depth) {
+  constexpr int L = kLanes;
+  if (from.ks == 1 && from.ws != 1) {
+    const int8_t* rows[kTileVecs * kLanes];
+    for (int i = 0; i < count; ++i) rows[i] = from.src + i * from.ws;
+    return pack_int8_rows<Form>(dst, width, rows, count, depth);
+  }
+  for (int w = (width - 1) / L * L; w >= 0; w -= L) {
+    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
+    for (int64_t k = 0; k < depth; k += 4)
+      Form::store(dst + k / Form::kDepth * width + w, width, k, depth, from.fours(w, n, k, depth));
   }
 }
 
@@ -106,6 +116,9 @@ template <class K>
 requires std::is_base_of_v<Int8Packing, K>
 struct Packer<K, int8_t> {  // columns of b
   using Unit = uint32_t;
+  SF_INLINE static void rows(Unit* dst, int width, const int8_t* const* from, int count, int64_t depth) {
+    pack_int8_rows<typename K::Right>(dst, width, from, count, depth);
+  }
   SF_INLINE static void strided(Unit* dst, int width, const int8_t* src, int64_t ws, int64_t ks, int count,
                                 int64_t depth) {
     pack_int8<typename K::Right>(dst, width, {src, ws, ks}, count, depth);
@@ -115,32 +128,33 @@ template <class Left>
 requires(std::is_base_of_v<WholeFours<true>, Left> ||
          std::is_base_of_v<WidePairs, Left>) struct Packer<Left, int8_t> {  // rows of a
   using Unit = uint32_t;
+  SF_INLINE static void rows(Unit* dst, int width, const int8_t* const* from, int count, int64_t depth) {
+    pack_int8_rows<Left>(dst, width, from, count, depth);
+  }
   SF_INLINE static void strided(Unit* dst, int width, const int8_t* src, int64_t ws, int64_t ks, int count,
                                 int64_t depth) {
     pack_int8<Left>(dst, width, {src, ws, ks}, count, depth);
   }
 };
 
-// What multiply() takes; e.bias are int32, zero at first, where rows of a are packed with 128 added.
-template <class K> struct Int8Product : Product<K, int8_t> {
-  SF_INLINE void pack_b(typename K::Unit* dst, int64_t col, int cols, int64_t k0, int64_t values) const {
-    Product<K, int8_t>::pack_b(dst, col, cols, k0, values);
-    if constexpr (K::kOffset) {
-      auto* correction = static_cast<int32_t*>(const_cast<void*>(this->e.bias)) + col;
-      subtract_offset(dst, cols, (values + K::kDepth - 1) / K::kDepth, correction);
-    }
-  }
-  // Blocks along k of the same columns may be packed by other threads meanwhile.
-  [[gnu::noinline]] static void subtract_offset(const typename K::Unit* packed, int cols, int64_t units,
-                                                int32_t* correction) {
-    typename K::Vec sums[kTileVecs] = {};
-    for (int64_t k = 0; k < units; ++k, packed += kTileCols<K>)
-      for (int j = 0; j < kTileVecs; ++j)
-        sums[j] = K::mul_add(K::splat(0x80808080u), load_vec<K>(packed + j * kLanes), sums[j]);
-    for (int i = 0; i < cols; ++i)
-      __atomic_fetch_sub(correction + i, int32_t(sums[i / kLanes][i % kLanes]), __ATOMIC_RELAXED);
-  }
-};
+// f(the arithmetic of this processor)
+template <class F> SF_INLINE void with_int8_arithmetic(const F& f) {
+#if defined(SF_HAS_MUL_VNNI)
+  if (cpu::int8_dot_of_bytes(kVecBytes)) return f(MulVnni{});
+#endif
+  f(MulPairs{});
+}
+
+// Blocks along k of the same columns may be packed by other threads meanwhile.
+template <class K>
+[[gnu::noinline]] void subtract_offset(const typename K::Unit* packed, int cols, int64_t units, int32_t* correction) {
+  typename K::Vec sums[kTileVecs] = {};
+  for (int64_t k = 0; k < units; ++k, packed += kTileCols<K>)
+    for (int j = 0; j < kTileVecs; ++j)
+      sums[j] = K::mul_add(K::splat(0x80808080u), load_vec<K>(packed + j * kLanes), sums[j]);
+  for (int i = 0; i < cols; ++i)
+    __atomic_fetch_sub(correction + i, int32_t(sums[i / kLanes][i % kLanes]), __ATOMIC_RELAXED);
+}
 
 }  // namespace SF_ISA
 }  // namespace sf

@@ -61,21 +61,12 @@ struct Bytes {
     if (k + 3 < depth) r |= widened(across(w, n, k + 3)) << 24;
     return r;
   }
-  // The same of kLanes fours: line i has values k + 4 i .. of w .. w + n. k runs along memory.
-  SF_INLINE void turned(int64_t w, int n, int64_t k, int64_t depth, Fours (&r)[kLanes]) const {
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) r[i] = i < n ? load_line(src + (w + i) * ws + k, depth - k) : Fours{};
-    transpose<Fours, kLanes>(r);
-  }
 };
-
-template <class K> SF_INLINE Product<K, int8_t> product_of(const IntMm& g) {
-  Product<K, int8_t> p{};
-  p.m = g.c.sizes[0], p.n = g.c.sizes[1], p.k = g.a.sizes[1];
-  p.a = g.a.as<const int8_t>(), p.a_m = g.a.strides[0], p.a_k = g.a.strides[1];
-  p.b = g.b.as<const int8_t>(), p.b_k = g.b.strides[0], p.b_n = g.b.strides[1];
-  p.e.c = g.c.data, p.e.c_row = g.c.sizes[1], p.e.c_type = kInt32, p.e.alpha = 1;
-  return p;
+// kLanes fours of n rows along which k runs: line i has the values k + 4 i .. of each.
+SF_INLINE void turned(const int8_t* const* rows, int n, int64_t k, int64_t depth, Fours (&r)[kLanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) r[i] = i < n ? load_line(rows[i] + k, depth - k) : Fours{};
+  transpose<Fours, kLanes>(r);
 }
 
 }  // namespace SF_ISA

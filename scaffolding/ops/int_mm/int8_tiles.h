@@ -32,14 +32,19 @@ SF_INLINE void store_line(ByteUnit* to, Fours line) { std::memcpy(static_cast<vo
 // Rows of a: dst[k / 64][width], each 64 values of a row as they lie.
 template <> struct Packer<ByteRows, int8_t> {
   using Unit = ByteUnit;
+  [[gnu::noinline]] static void rows(Unit* dst, int width, const int8_t* const* from, int count, int64_t depth) {
+    for (int64_t k = 0; k < depth; k += 64, dst += width)
+      for (int i = 0; i < count; ++i) store_line(dst + i, load_line(from[i] + k, depth - k));
+  }
   [[gnu::noinline]] static void strided(Unit* dst, int width, const int8_t* src, int64_t ws, int64_t ks, int count,
                                         int64_t depth) {
+    if (ks == 1) {
+      const int8_t* from[MulByteTiles::kPanelRows];
+      for (int i = 0; i < count; ++i) from[i] = src + i * ws;
+      return rows(dst, width, from, count, depth);
+    }
     const Bytes from{src, ws, ks};
     for (int64_t k = 0; k < depth; k += 64, dst += width) {
-      if (ks == 1) {
-        for (int i = 0; i < count; ++i) store_line(dst + i, load_line(src + i * ws + k, depth - k));
-        continue;
-      }
       for (int w = 0; w < count; w += 16) {
         const int n = count - w < 16 ? count - w : 16;
         Fours r[16];
@@ -54,22 +59,35 @@ template <> struct Packer<ByteRows, int8_t> {
 // Columns of b: dst[k / 64][tile][16 fours][16 columns], zero past `count` columns and past `depth`.
 template <> struct Packer<MulByteTiles, int8_t> {
   using Unit = ByteUnit;
+  [[gnu::noinline]] static void rows(Unit* dst, int width, const int8_t* const* from, int count, int64_t depth) {
+    for (int64_t k = 0; k < depth; k += 64, dst += width)
+      for (int w = 0; w < width; w += 16) {
+        Fours r[16];
+        turned(from + w, count - w < 0 ? 0 : count - w < 16 ? count - w : 16, k, depth, r);
+        for (int p = 0; p < 16; ++p) store_line(dst + w + p, r[p]);
+      }
+  }
   [[gnu::noinline]] static void strided(Unit* dst, int width, const int8_t* src, int64_t ws, int64_t ks, int count,
                                         int64_t depth) {
+    if (ks == 1 && ws != 1) {
+      const int8_t* from[kTileCols<MulByteTiles>];
+      for (int i = 0; i < count; ++i) from[i] = src + i * ws;
+      return rows(dst, width, from, count, depth);
+    }
     const Bytes from{src, ws, ks};
     for (int64_t k = 0; k < depth; k += 64, dst += width)
       for (int w = 0; w < width; w += 16) {
         const int n = count - w < 0 ? 0 : count - w < 16 ? count - w : 16;
-        if (ks == 1 && ws != 1) {
-          Fours r[16];
-          from.turned(w, n, k, depth, r);
-          for (int p = 0; p < 16; ++p) store_line(dst + w + p, r[p]);
-        } else {
-          for (int p = 0; p < 16; ++p) store_line(dst + w + p, from.fours(w, n, k + 4 * p, depth));
-        }
+        for (int p = 0; p < 16; ++p) store_line(dst + w + p, from.fours(w, n, k + 4 * p, depth));
       }
   }
 };
+
+// Whether a product is worth padding to whole tiles.
+SF_INLINE bool fills_byte_tiles(int64_t m, int64_t n, int64_t k) {
+  constexpr int64_t kLeastWork = 1 << 15;  // multiply-adds
+  return m >= 5 && n >= 8 && k >= 16 && m * n * k >= kLeastWork;
+}
 
 template <> struct TileFor<MulByteTiles, true> : PanelsOfTiles<MulByteTiles> {};
 

@@ -1,20 +1,12 @@
 // Products of int8 on tiles.
 #include "scaffolding/ops/int_mm/int8_tiles.h"
-#include "scaffolding/ops/int_mm/kernel.h"
-#include "scaffolding/ops/matmul/few_rows.h"
+#include "scaffolding/ops/int_mm/int_mm_calls.h"
 
 namespace sf {
 namespace SF_ISA {
 
-// multiply-adds that are worth padding to whole tiles
-constexpr int64_t kLeastWork = 1 << 15;
-
-static void run_int_mm(const IntMm& g) { multiply<MulByteTiles>(product_of<MulByteTiles>(g)); }
-
-static bool supports(const IntMm& g) {
-  const int64_t m = g.c.sizes[0], n = g.c.sizes[1], k = g.a.sizes[1];
-  return m >= 5 && n >= 8 && k >= 16 && m * n * k >= kLeastWork;
-}
+static void run_int_mm(const IntMm& g) { multiply_ints<MulByteTiles>(g); }
+static bool supports(const IntMm& g) { return fills_byte_tiles(g.c.sizes[0], g.c.sizes[1], g.a.sizes[1]); }
 
 }  // namespace SF_ISA
 

@@ -1,29 +1,12 @@
 // Products of int8 on vectors: every stride, every instruction set.
-#include "scaffolding/backend/cpu/int8_dot.h"
 #include "scaffolding/ops/int_mm/int8_dots.h"
-#include "scaffolding/ops/int_mm/kernel.h"
-#include "scaffolding/ops/matmul/few_rows.h"
+#include "scaffolding/ops/int_mm/int_mm_calls.h"
 
 namespace sf {
 namespace SF_ISA {
 
-template <class K> static void run(const IntMm& g) {
-  Int8Product<K> p;
-  static_cast<Product<K, int8_t>&>(p) = product_of<K>(g);
-  if constexpr (K::kOffset) {
-    const size_t bytes = size_t(p.n) * sizeof(int32_t);
-    void* correction = scratch(bytes, kSlotColumns);
-    std::memset(correction, 0, bytes);
-    p.e.bias = correction, p.e.bias_type = kInt32;
-  }
-  multiply<K>(p);
-}
-
 static void run_int_mm(const IntMm& g) {
-#if defined(SF_HAS_MUL_VNNI)
-  if (cpu::int8_dot_of_bytes(kVecBytes)) return run<MulVnni>(g);
-#endif
-  run<MulPairs>(g);
+  with_int8_arithmetic([&](auto k) { multiply_ints<decltype(k)>(g); });
 }
 
 }  // namespace SF_ISA

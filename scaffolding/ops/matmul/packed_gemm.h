@@ -30,14 +30,14 @@ template <class K> SF_INLINE void watch_packing(bool* rest) {
 
 // What multiply_packed() multiplies: sizes, an epilogue, and how to pack a part of either operand. This one reads two
 // plain matrices; convolutions bring their own (conv_product.h).
-template <class K, class S> struct Product {
+template <class K, class S, class E = Epilogue> struct Product {
   using Src = S;
   int64_t m, n, k;
   const Src* a;
   int64_t a_m, a_k;  // strides, in elements
   const Src* b;
   int64_t b_k, b_n;
-  Epilogue e;
+  E e;
   bool* rest = nullptr;  // watch_packing()
 
   // Rows row.. of a, values k0.. of k, as a strip of that many rows.

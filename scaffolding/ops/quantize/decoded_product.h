@@ -187,8 +187,13 @@ template <class S, class C, class D> static void multiply_decoded(const C& call,
   });
 }
 
-// In the dtype of the activations.
+// In the dtype of the activations; many rows of bfloat16 in its own arithmetic where there is one, to which the weight's
+// numbers are rounded then.
 template <class C, class D> static void multiply_any(const C& call, const D& weight) {
+#if defined(__AVX512BF16__)
+  if (call.a.dtype == kBFloat16 && call.c.sizes[0] > kFewRows)
+    return multiply_many_rows<MulBF16>(decoded_operands<MulBF16, BFloat16>(call, weight));
+#endif
   switch (call.a.dtype) {
     case kFloat16: return multiply_decoded<Half>(call, weight);
     case kBFloat16: return multiply_decoded<BFloat16>(call, weight);

@@ -1,13 +1,10 @@
 #include "scaffolding/ops/quantize/gguf_int8.h"
 
-#include <algorithm>
-#include <atomic>
-#include <cmath>
-
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
-#include "scaffolding/ops/quantize/int8_codes.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/quantize/int8_kernel.h"
 #include "scaffolding/ops/quantize/int8_rows.h"
 
 namespace sf {
@@ -15,27 +12,8 @@ namespace sf {
 constinit KernelTable<GgufInt8Product> gguf_int8_product{"gguf_int8_product"};
 
 namespace {
-
 constexpr int64_t kSummedCodes = 16;
-
-// n numbers in blocks: their codes, a scale for each block, a sum for each 16. Whether all are finite.
-bool to_int8_blocks(const float* x, int64_t n, int64_t block, int8_t* codes, float* scales, int16_t* sums) {
-  bool finite = true;
-  for (int64_t at = 0; at < n; at += block) {
-    const float largest = largest_magnitude(x + at, block), by = code_factor(largest);
-    finite &= !std::isnan(largest);
-    to_codes(x + at, block, finite ? by : 0, codes + at);
-    scales[at / block] = largest * float(kInt8Unit);
-    for (int64_t i = at; i < at + block; i += kSummedCodes) {
-      int sum = 0;
-      for (int64_t j = i; j < i + kSummedCodes; ++j) sum += codes[j];
-      sums[i / kSummedCodes] = int16_t(sum);
-    }
-  }
-  return finite;
 }
-
-}  // namespace
 
 Tensor linear_gguf_in_int8(const Tensor& input, const Tensor& weight, const Tensor& bias, const GgufFormat& f) {
   const char* op = "linear_gguf";
@@ -45,19 +23,20 @@ Tensor linear_gguf_in_int8(const Tensor& input, const Tensor& weight, const Tens
   if (input.device().is_meta()) return empty(out, input.dtype(), input.device());
   SF_CHECK_AS(NotSupported, input.device().is_cpu(), op, ": products with int8 activations are computed on the CPU, ",
               "got ", input.device(), "; leave dynamic out there");
-  const Tensor x = contiguous(to_dtype(input.detach(), kFloat32)), blocks = contiguous(weight);
-  const Tensor codes = empty({rows, k}, kInt8), scales = empty({rows, k / block}, kFloat32),
+  const Tensor x = contiguous(input.detach()), blocks = contiguous(weight);
+  const Tensor codes = empty({rows, k}, kInt8), most = empty({rows * k / block}, kFloat32),
                sums = empty({rows, k / kSummedCodes}, kInt16), y = empty({rows, n}, kFloat32);
-  std::atomic<bool> finite = true;
-  parallel_for(rows, std::max<int64_t>(1, 16384 / k), [&](int64_t begin, int64_t end) {
-    const int64_t at = begin * k;
-    if (!to_int8_blocks(static_cast<const float*>(x.data_ptr()) + at, (end - begin) * k, block,
-                        static_cast<int8_t*>(codes.data_ptr()) + at,
-                        static_cast<float*>(scales.data_ptr()) + at / block,
-                        static_cast<int16_t*>(sums.data_ptr()) + at / kSummedCodes))
-      finite.store(false, std::memory_order_relaxed);
+  quantize_rows_into(op, x.view({rows * k / block, block}), codes.view({rows * k / block, block}), most);
+  parallel_for(sums.numel(), 4096, [&](int64_t begin, int64_t end) {
+    const auto* from = static_cast<const int8_t*>(codes.data_ptr());
+    auto* to = static_cast<int16_t*>(sums.data_ptr());
+    for (int64_t i = begin; i < end; ++i) {
+      int16_t sum = 0;
+      for (int64_t j = 0; j < kSummedCodes; ++j) sum = int16_t(sum + from[i * kSummedCodes + j]);
+      to[i] = sum;
+    }
   });
-  SF_CHECK(finite, op, ": input has numbers that are not finite");
+  const Tensor scales = (most * double(float(kInt8Unit))).view({rows, k / block});
   const Tensor b = bias ? contiguous(to_dtype(bias.detach(), kFloat32)) : bias;
   GgufInt8Product p{codes, scales, sums, blocks, {}, y, *f.blocks};
   if (b) p.bias = b;

@@ -1,9 +1,11 @@
 // Products of GGUF's blocks with int8 activations: columns of a strip lie side by side in vectors, so that no order of
 // a sum depends on how wide those are. Integers of a block are made bytes without a sign where they have up to six bits
-// (vpmaddubsw multiplies those by signed ones, and sums of a few pairs fit 16 bits), else 16 bits wide.
+// (vpmaddubsw multiplies those by signed ones, and sums of a few pairs fit 16 bits), else 16 bits wide. Where the
+// processor adds products of four bytes to 32 bits (vpdpbusd), all of them are such bytes.
 // Compiled without contraction: a fused multiply-add rounds otherwise (cmake/sources.cmake).
 #include "scaffolding/ops/quantize/gguf_int8.h"
 
+#include "scaffolding/backend/cpu/int8_dot.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
@@ -30,16 +32,21 @@ typedef uint32_t FourBytes __attribute__((vector_size(kVecBytes)));
 
 struct WideCodes {  // of eight bits; a scale for each 32
   static constexpr int kPerLane = 2, kScales = 8, kWhole = 0;
-  static constexpr bool kMinimum = false;
+  static constexpr bool kMinimum = false, kDots = false;
 };
 template <bool kMin> struct NarrowCodes {  // of up to five bits; a scale, and perhaps a minimum, for each 32
   static constexpr int kPerLane = 4, kScales = 8, kWhole = 0, kFours = 4;
-  static constexpr bool kMinimum = kMin;
+  static constexpr bool kMinimum = kMin, kDots = false;
 };
-// Whole scales for each 16, and floats for 256. Products of kFours fours of codes fit 16 bits.
-template <int kFoursThatFit, bool kMin> struct SuperCodes {
-  static constexpr int kPerLane = 4, kScales = 1, kWhole = 16, kFours = kFoursThatFit;
-  static constexpr bool kMinimum = kMin;
+// Whole scales for each kEach fours, and floats for 256. Products of kFours fours of codes fit 16 bits.
+template <int kFoursThatFit, bool kMin, int kFoursOfAScale = 4> struct SuperCodes {
+  static constexpr int kPerLane = 4, kScales = 1, kWhole = 16, kFours = kFoursThatFit, kEach = kFoursOfAScale;
+  static constexpr bool kMinimum = kMin, kDots = false;
+};
+// The same where fours are multiplied at once.
+template <class F> struct Dotted : F {
+  static constexpr int kPerLane = 4;
+  static constexpr bool kDots = true;
 };
 
 // kDeep numbers of each column of a strip.
@@ -93,6 +100,17 @@ SF_INLINE Ints times_pairs(Shorts a, Ints b) {
 #endif
 }
 
+// sum + products of four bytes without a sign and four signed ones; sum + products of two pairs of 16 bits. As
+// instructions: the flags of this file's instruction set do not have them, the processor was asked.
+SF_INLINE Ints add_dot(Ints sum, Ints a, Ints b) {
+#if defined(__AVX512F__)
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#elif defined(__AVX2__)
+  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+#endif
+  return sum;
+}
+
 // The sum as it is now, in a register: g++ would make all products first and keep them in memory.
 template <class T> SF_INLINE T added(T a, T b) {
   T sum = a + b;
@@ -117,12 +135,12 @@ struct CodesOfBlocks {
   SF_INLINE CodesOfBlocks operator+(int n) const { return {to, offset, at + n}; }
 };
 SF_INLINE static void put(CodesOfBlocks y, I8x16 q, float scale, float minimum = 0) {
-  const I8x16 positive = q + int8_t(y.offset);
+  const U8x16 positive = (U8x16)q + uint8_t(y.offset);
   __builtin_memcpy(y.to->codes + y.at, &positive, 16);
   y.to->scale[y.at / 32] = scale, y.to->minimum[y.at / 32] = minimum;
 }
 SF_INLINE static void put(CodesOfBlocks y, I8x16 q, float scale, int times, float minimum = 0, int minimum_times = 0) {
-  const I8x16 positive = q + int8_t(y.offset);
+  const U8x16 positive = (U8x16)q + uint8_t(y.offset);
   __builtin_memcpy(y.to->codes + y.at, &positive, 16);
   y.to->scales[y.at / 16] = int16_t(times);
   y.to->minima[y.at / 16] = int16_t(y.offset ? y.offset * times : minimum_times);
@@ -217,12 +235,31 @@ SF_INLINE void add_fours(const StripPart<F>& w, const ActivationRows& a, int at,
   }
 }
 
+// The same of `fours` by dots.
+template <class F, int MR>
+SF_INLINE void add_dots(const StripPart<F>& w, const ActivationRows& a, int at, int fours, Tile<MR>& sums) {
+#pragma GCC unroll 8
+  for (int g = 0; g < fours; ++g) {
+    Ints codes[kStripVecs];
+#pragma GCC unroll 2
+    for (int j = 0; j < kStripVecs; ++j) codes[j] = vector_at<Ints>(w.codes[at + g] + j * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      const Ints row = splat_at(a.codes + i * a.codes_row + 4 * (at + g));
+#pragma GCC unroll 2
+      for (int j = 0; j < kStripVecs; ++j) sums[i][j] = add_dot(sums[i][j], codes[j], row);
+    }
+  }
+}
+
 // Eight blocks of 32 or fewer.
 template <class F, int MR>
 SF_INLINE void add_blocks(const StripPart<F>& w, const ActivationRows& a, int blocks, int offset, float* to) {
   for (int b = 0; b < blocks; ++b) {
     Tile<MR> sums = {};
-    if constexpr (F::kPerLane == 4) {
+    if constexpr (F::kDots) {
+      add_dots<F, MR>(w, a, 8 * b, 8, sums);
+    } else if constexpr (F::kPerLane == 4) {
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) add_fours<F, MR>(w, a, 8 * b + 4 * half, nullptr, sums);
     } else {
@@ -244,7 +281,7 @@ SF_INLINE void add_blocks(const StripPart<F>& w, const ActivationRows& a, int bl
     for (int i = 0; i < MR; ++i) {
       const vf scale(a.scales[i * a.scales_row + b]);
       Ints less = {};
-      if constexpr (F::kPerLane == 4)  // of WideCodes nothing is made positive
+      if constexpr (F::kPerLane == 4)  // of pairs nothing is made positive
         less = times_pairs((Shorts)splat_at(a.sums + i * a.sums_row + 2 * b),
                            Ints{} + (F::kMinimum ? 1 : offset) * 0x10001);
 #pragma GCC unroll 2
@@ -262,9 +299,22 @@ SF_INLINE void add_blocks(const StripPart<F>& w, const ActivationRows& a, int bl
 // One block of 256.
 template <class F, int MR> SF_INLINE void add_super_block(const StripPart<F>& w, const ActivationRows& a, float* to) {
   Tile<MR> sums = {};
-  for (int s = 0; s < 16; ++s)
+  if constexpr (F::kDots) {
+    for (int at = 0; at < kDeep / 4; at += F::kEach) {
+      Tile<MR> part = {};
+      add_dots<F, MR>(w, a, at, F::kEach, part);
 #pragma GCC unroll 2
-    for (int part = 0; part < 4; part += F::kFours) add_fours<F, MR>(w, a, 4 * s + part, w.scales[s], sums);
+      for (int j = 0; j < kStripVecs; ++j) {
+        const Ints scale = vector_at<Ints>(w.scales[at / 4] + j * kLanes) << 16 >> 16;
+#pragma GCC unroll 8
+        for (int i = 0; i < MR; ++i) sums[i][j] += part[i][j] * scale;
+      }
+    }
+  } else {
+    for (int s = 0; s < 16; ++s)
+#pragma GCC unroll 2
+      for (int part = 0; part < 4; part += F::kFours) add_fours<F, MR>(w, a, 4 * s + part, w.scales[s], sums);
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 2
@@ -369,19 +419,30 @@ template <class F> static void multiply_in_int8(const GgufInt8Product& g, const 
   }
 }
 
+// Bytes of dots have no sign: what has eight bits is made positive there too.
+template <class F> static void multiply_by_unit(const GgufInt8Product& g, CodedBlocks f) {
+#if defined(__AVX2__)
+  if (cpu::int8_dot_of_bytes(kVecBytes)) {
+    if (F::kPerLane == 2) f.offset = 128;
+    return multiply_in_int8<Dotted<F>>(g, f);
+  }
+#endif
+  multiply_in_int8<F>(g, f);
+}
+
 static void run_gguf_int8_product(const GgufInt8Product& g) {
   switch (g.format) {
-    case GgufBlocks::Q8_0: return multiply_in_int8<WideCodes>(g, coded_Q8_0(0));
-    case GgufBlocks::IQ4_NL: return multiply_in_int8<WideCodes>(g, coded_IQ4_NL(0));
-    case GgufBlocks::Q4_0: return multiply_in_int8<NarrowCodes<false>>(g, coded_Q4_0(8));
-    case GgufBlocks::Q5_0: return multiply_in_int8<NarrowCodes<false>>(g, coded_Q5_0(16));
-    case GgufBlocks::Q4_1: return multiply_in_int8<NarrowCodes<true>>(g, coded_Q4_1(0));
-    case GgufBlocks::Q5_1: return multiply_in_int8<NarrowCodes<true>>(g, coded_Q5_1(0));
-    case GgufBlocks::Q2_K: return multiply_in_int8<SuperCodes<4, true>>(g, coded_Q2_K(0));
-    case GgufBlocks::Q4_K: return multiply_in_int8<SuperCodes<4, true>>(g, coded_Q4_K(0));
-    case GgufBlocks::Q5_K: return multiply_in_int8<SuperCodes<4, true>>(g, coded_Q5_K(0));
-    case GgufBlocks::Q3_K: return multiply_in_int8<SuperCodes<4, false>>(g, coded_Q3_K(4));
-    case GgufBlocks::Q6_K: return multiply_in_int8<SuperCodes<2, false>>(g, coded_Q6_K(32));
+    case GgufBlocks::Q8_0: return multiply_by_unit<WideCodes>(g, coded_Q8_0(0));
+    case GgufBlocks::IQ4_NL: return multiply_by_unit<WideCodes>(g, coded_IQ4_NL(0));
+    case GgufBlocks::Q4_0: return multiply_by_unit<NarrowCodes<false>>(g, coded_Q4_0(8));
+    case GgufBlocks::Q5_0: return multiply_by_unit<NarrowCodes<false>>(g, coded_Q5_0(16));
+    case GgufBlocks::Q4_1: return multiply_by_unit<NarrowCodes<true>>(g, coded_Q4_1(0));
+    case GgufBlocks::Q5_1: return multiply_by_unit<NarrowCodes<true>>(g, coded_Q5_1(0));
+    case GgufBlocks::Q2_K: return multiply_by_unit<SuperCodes<4, true>>(g, coded_Q2_K(0));
+    case GgufBlocks::Q4_K: return multiply_by_unit<SuperCodes<4, true, 8>>(g, coded_Q4_K(0));
+    case GgufBlocks::Q5_K: return multiply_by_unit<SuperCodes<4, true, 8>>(g, coded_Q5_K(0));
+    case GgufBlocks::Q3_K: return multiply_by_unit<SuperCodes<4, false>>(g, coded_Q3_K(4));
+    case GgufBlocks::Q6_K: return multiply_by_unit<SuperCodes<2, false>>(g, coded_Q6_K(32));
   }
 }
 

@@ -1,4 +1,4 @@
-// int8 activations on CUDA. What is rounded is rounded as int8_codes.h says, so that codes, sums and results have the
+// int8 activations on CUDA. What is rounded is rounded as int8_kernel.h says, so that codes, sums and results have the
 // CPU's bits.
 #include <bit>
 

@@ -1,27 +1,23 @@
-// Sums are scaled by a loop that is compiled once, as int8_codes.h's are.
 #include "scaffolding/ops/quantize/int8_rows.h"
 
-#include <atomic>
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
-#include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/int_mm/int_mm.h"
 #include "scaffolding/ops/int_mm/kernel.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
-#include "scaffolding/ops/quantize/int8_codes.h"
 #include "scaffolding/ops/quantize/int8_kernel.h"
-#include "scaffolding/ops/quantize/quantized_piece.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
 
 constinit KernelTable<Int8Quantize> int8_quantize{"int8_quantize"};
+constinit KernelTable<Int8Linear> int8_linear{"int8_linear"};
 constinit KernelTable<Int8Scale> int8_scale{"int8_scale"};
 constinit KernelTable<Int8Unfold> int8_unfold{"int8_unfold"};
 
@@ -48,53 +44,25 @@ Tensor row_scales(const char* op, const Tensor& scale, const Tensor& rows) {
   return contiguous(to_dtype(scale.detach(), kFloat32)).view({scale.numel()});
 }
 
-// x[r, k] to codes[r, k] and most[r]. Whether all are finite.
-bool quantize_rows(const float* x, int64_t rows, int64_t k, int8_t* codes, float* most) {
-  std::atomic<bool> finite = true;
-  parallel_for(rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k)), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const float largest = largest_magnitude(x + r * k, k);
-      if (std::isnan(largest)) finite.store(false, std::memory_order_relaxed);
-      else to_codes(x + r * k, k, code_factor(largest), codes + r * k);
-      most[r] = largest;
-    }
-  });
-  return finite;
-}
-
-// float(sums[r, n]) * rows[r] * columns[n] + bias[n]
-void scale_sums(const int32_t* sums, int64_t rows, int64_t n, const float* row, const float* column, const float* bias,
-                float* to) {
-  parallel_for(rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r)
-      for (int64_t i = 0; i < n; ++i) {
-        const float y = float(sums[r * n + i]) * row[r] * column[i];
-        to[r * n + i] = bias ? y + bias[i] : y;
-      }
-  });
-}
-
 std::tuple<Tensor, Tensor> codes_of(const char* op, const Tensor& input) {
-  const Tensor x = contiguous(input.detach()), rows = in_rows(x);
-  Tensor most = empty({rows.size(0)}, kFloat32, x.device()), codes = empty(x.shape(), kInt8, x.device());
+  const Tensor x = contiguous(input.detach());
+  Tensor most = empty({in_rows(x).size(0)}, kFloat32, x.device()), codes = empty(x.shape(), kInt8, x.device());
   if (x.numel() == 0) return {codes, most.fill_(0)};
-  if (x.device().is_cpu()) {
-    const int64_t k = rows.size(1), each = std::max<int64_t>(1, kQuantizedPiece / k);
-    for (int64_t r = 0; r < rows.size(0); r += each) {
-      const int64_t n = std::min(each, rows.size(0) - r);
-      const Tensor part = contiguous(to_dtype(rows.narrow(0, r, n), kFloat32));
-      SF_CHECK(quantize_rows(static_cast<const float*>(part.data_ptr()), n, k,
-                             static_cast<int8_t*>(codes.data_ptr()) + r * k, static_cast<float*>(most.data_ptr()) + r),
-               op, ": input has numbers that are not finite");
-    }
-    return {codes, most};
-  }
-  const Tensor wide = rows.dtype() == kFloat64 ? to_dtype(rows, kFloat32) : rows, flat = codes.view(rows.shape());
-  call_int8(op, int8_quantize, Int8Quantize{wide, flat, most}, x.device());
+  quantize_rows_into(op, in_rows(x), in_rows(codes), most);
   return {codes, most};
 }
 
 }  // namespace
+
+void quantize_rows_into(const char* op, const Tensor& rows, const Tensor& codes, const Tensor& most) {
+  const bool narrow = rows.dtype() == kFloat32 || rows.dtype() == kBFloat16 || rows.dtype() == kFloat16;
+  const Tensor x = narrow ? rows : to_dtype(rows, kFloat32);
+  call_int8(op, int8_quantize, Int8Quantize{x, codes, most}, x.device());
+  if (!x.device().is_cpu()) return;
+  const auto* largest = static_cast<const float*>(most.data_ptr());
+  for (int64_t r = 0; r < most.numel(); ++r)
+    SF_CHECK(!std::isnan(largest[r]), op, ": input has numbers that are not finite");
+}
 
 std::tuple<Tensor, Tensor> quantize_int8(const Tensor& input) {
   check_defined("quantize_int8", "input", input);
@@ -149,18 +117,18 @@ Tensor linear_int8_with(const Tensor& input, const Tensor& weight, const Tensor&
   {
     autograd::NoGrad off;
     auto [codes, most] = codes_of(op, input.reshape({rows, k}));
-    const Tensor sums = int_mm(codes, weight.t()), row = most * double(float(kInt8Unit));
+    const Tensor row = most * double(float(kInt8Unit));
     Tensor column = s.numel() == n ? s : contiguous(s.expand({n}));
     if (float(unit) != 1.f) column = column * double(float(unit));
     const Tensor b = bias ? contiguous(to_dtype(bias.detach(), kFloat32)) : bias;
+    const bool wide = input.dtype() == kFloat64 || is_float8(input.dtype());
+    y = empty({rows, n}, wide ? kFloat32 : input.dtype(), input.device());
     if (input.device().is_cpu()) {
-      y = empty({rows, n}, kFloat32);
-      scale_sums(static_cast<const int32_t*>(sums.data_ptr()), rows, n, static_cast<const float*>(row.data_ptr()),
-                 static_cast<const float*>(column.data_ptr()), b ? static_cast<const float*>(b.data_ptr()) : nullptr,
-                 static_cast<float*>(y.data_ptr()));
+      Int8Linear product{codes, contiguous(weight), row, column, {}, y};
+      if (b) product.bias = b;
+      call_int8(op, int8_linear, product, y.device());
     } else {
-      y = empty({rows, n}, input.dtype() == kFloat64 ? kFloat32 : input.dtype(), input.device());
-      Int8Scale scale_all{sums, row, column, {}, y};
+      Int8Scale scale_all{int_mm(codes, weight.t()), row, column, {}, y};
       if (b) scale_all.bias = b;
       call_int8(op, int8_scale, scale_all, y.device());
     }
@@ -186,6 +154,6 @@ SF_OP(dequantize_int8, "input, scale, dtype=None, unit=0.007874015718698502")
     .no_gradient();
 SF_OP(linear_int8, "input, weight, scale, bias=None, unit=0.007874015718698502, dynamic=False, residual=None")
     .doc("linear with a frozen weight in int8 by rows; with dynamic the input's rows become int8 too, with exact sums.")
-    .kernels(coded_product, int8_quantize, int_mm_kernel, int8_scale, gemm);
+    .kernels(coded_product, int8_quantize, int8_linear, int_mm_kernel, int8_scale, gemm);
 
 }  // namespace sf
