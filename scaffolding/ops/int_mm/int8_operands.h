@@ -1,4 +1,4 @@
-// What multiplies int8: the operands of packed_gemm.h and conv_product.h with what vpdpbusd (int8_dots.h) needs besides.
+// What multiplies int8: operands of packed_gemm.h and conv_product.h, with what vpdpbusd (int8_dots.h) needs besides.
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include "scaffolding/core/scratch.h"

@@ -151,14 +151,14 @@ Tensor conv2d_int8(const Tensor& input, const Tensor& weight, const Tensor& scal
   Tensor y;
   {
     autograd::NoGrad off;
-    const Tensor rows = channel_rows(weight),
+    const Tensor whole_weight = contiguous(weight), rows = channel_rows(whole_weight),
                  out = empty({samples * c.pixels(), c.out_channels}, input.dtype(), input.device());
     Tensor column = contiguous(to_dtype(scale.detach(), kFloat32).reshape({scale.numel()}));
     if (scale.numel() == 1) column = contiguous(column.expand({c.out_channels}));
     if (float(unit) != 1.f) column = column * double(float(unit));
     const Tensor b = bias ? contiguous(to_dtype(bias.detach(), kFloat32)) : bias;
     if (!input.device().is_cuda()) {
-      if (input.numel() > 0) convolve(op, input.detach(), contiguous(weight), column, b, c, out);
+      if (input.numel() > 0) convolve(op, input.detach(), whole_weight, column, b, c, out);
     } else {
       for (int64_t i = 0; i < samples; ++i)
         convolve_sample(op, input.detach().narrow(0, i, 1), rows, column, b, c,

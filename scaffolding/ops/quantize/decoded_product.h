@@ -187,8 +187,8 @@ template <class S, class C, class D> static void multiply_decoded(const C& call,
   });
 }
 
-// In the dtype of the activations; many rows of bfloat16 in its own arithmetic where there is one, to which the weight's
-// numbers are rounded then.
+// In the dtype of the activations; many rows of bfloat16 in its own arithmetic where there is one: the weight's numbers
+// are rounded to it then.
 template <class C, class D> static void multiply_any(const C& call, const D& weight) {
 #if defined(__AVX512BF16__)
   if (call.a.dtype == kBFloat16 && call.c.sizes[0] > kFewRows)

@@ -10,10 +10,10 @@ namespace sf {
 constexpr int64_t kMostSummed = (int64_t(1) << 31) / (127 * 127) - 1;
 
 // codes[r, k] of x[r, k] (float32, bfloat16 or float16): a row's largest magnitude, most[r], is 127; the others are
-// multiplied by 127 / most[r], in float32, and rounded to the nearest whole number, half to even. Where that quotient is
-// infinite all are 0: such numbers are 0 in every dtype that matters. measure: most is made, else given; one of all rows
-// then. Where a number is not finite, most is not either, and codes are 0: 0 times that is NaN, and so is what a product
-// makes of it.
+// multiplied by 127 / most[r], in float32, and rounded to the nearest whole number, half to even. Where that quotient
+// is infinite all are 0: such numbers are 0 in every dtype that matters. measure: most is made, else given; one of all
+// rows then. Where a number is not finite, most is not either, and codes are 0: 0 times that is NaN, and so is what a
+// product makes of it.
 struct Int8Quantize {
   TensorView x, codes, most;
   bool measure = true;
@@ -35,15 +35,16 @@ struct Int8Conv {
 };
 extern KernelTable<Int8Conv> int8_conv;
 
-// For CUDA, where sums are int_mm's: y[r, n] = float(sums[r, n]) * rows[r] * columns[n] + bias[n], rounded after each step. sums: int32; rows, columns and
-// bias: float32, rows of one for all or [r], bias may be undefined; y: float32, bfloat16 or float16.
+// For CUDA, where sums are int_mm's: y[r, n] = float(sums[r, n]) * rows[r] * columns[n] + bias[n], rounded after each
+// step. sums: int32; rows, columns and bias: float32, rows of one for all or [r], bias may be undefined; y: float32,
+// bfloat16 or float16.
 struct Int8Scale {
   TensorView sums, rows, columns, bias, y;
 };
 extern KernelTable<Int8Scale> int8_scale;
 
-// For CUDA: rows[count, KH KW C] of what a convolution's kernel sees of codes[H, W, C] at the output's pixels p0 .. p0 + count, a
-// row each; zeros outside.
+// For CUDA: rows[count, KH KW C] of what a convolution's kernel sees of codes[H, W, C] at the output's pixels
+// p0 .. p0 + count, a row each; zeros outside.
 struct Int8Unfold {
   TensorView codes, rows;
   int64_t kernel[2], stride[2], padding[2], dilation[2], out_width, p0;

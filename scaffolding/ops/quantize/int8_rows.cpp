@@ -124,11 +124,13 @@ Tensor linear_int8_with(const Tensor& input, const Tensor& weight, const Tensor&
     const bool wide = input.dtype() == kFloat64 || is_float8(input.dtype());
     y = empty({rows, n}, wide ? kFloat32 : input.dtype(), input.device());
     if (input.device().is_cpu()) {
-      Int8Linear product{codes, contiguous(weight), row, column, {}, y};
+      const Tensor w = contiguous(weight);
+      Int8Linear product{codes, w, row, column, {}, y};
       if (b) product.bias = b;
       call_int8(op, int8_linear, product, y.device());
     } else {
-      Int8Scale scale_all{int_mm(codes, weight.t()), row, column, {}, y};
+      const Tensor sums = int_mm(codes, weight.t());
+      Int8Scale scale_all{sums, row, column, {}, y};
       if (b) scale_all.bias = b;
       call_int8(op, int8_scale, scale_all, y.device());
     }
