@@ -16,11 +16,10 @@ namespace SF_ISA {
 
 constexpr int kStripVecs = 2, kStripCols = kStripVecs * kLanes;
 constexpr int kDeep = 256;  // numbers of a column that are packed together: a K format's block, or eight of the others
-#if defined(__AVX512F__)
-constexpr int kStripRows = 8;  // sums that stay in registers
-#else
-constexpr int kStripRows = 4;
-#endif
+constexpr bool kManyRegisters = kLanes == 16;
+constexpr int kStripRows = kManyRegisters ? 8 : 4;  // sums that stay in registers
+// Of dots, where registers are many: with the numbers that those become.
+constexpr int kDottedRows = kManyRegisters ? 6 : 4;
 constexpr int64_t kMostRows = 64, kRowBytes = 192 << 10;  // of activations that stay in a cache
 constexpr int64_t kPackedAtOnce = 2 << 20;                // bytes
 
@@ -252,14 +251,51 @@ SF_INLINE void add_dots(const StripPart<F>& w, const ActivationRows& a, int at, 
   }
 }
 
+// What is added to the sums of a row for a block of 32 whose codes were made positive.
+SF_INLINE Ints less_offset(const ActivationRows& a, int row, int block, int offset) {
+  const auto twice = int32_t(uint32_t(uint16_t(-offset)) * 0x10001u);
+  return times_pairs((Shorts)splat_at(a.sums + row * a.sums_row + 2 * block), Ints{} + twice);
+}
+
+// Eight blocks of 32 or fewer, whose results stay in registers.
+template <class F, int MR>
+SF_INLINE void add_dotted_blocks(const StripPart<F>& w, const ActivationRows& a, int blocks, int offset, float* to) {
+  vf y[MR][kStripVecs];
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < kStripVecs; ++j) y[i][j] = load(to + i * kStripCols + j * kLanes);
+  for (int b = 0; b < blocks; ++b) {
+    Tile<MR> sums = {};
+    if constexpr (!F::kMinimum)
+#pragma GCC unroll 8
+      for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 2
+        for (int j = 0; j < kStripVecs; ++j) sums[i][j] = less_offset(a, i, b, offset);
+    add_dots<F, MR>(w, a, 8 * b, 8, sums);
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      const vf scale(a.scales[i * a.scales_row + b]);
+#pragma GCC unroll 2
+      for (int j = 0; j < kStripVecs; ++j) {
+        y[i][j] += floats(sums[i][j]) * (scale * load(w.scale[b] + j * kLanes));
+        if constexpr (F::kMinimum)
+          y[i][j] -= floats(less_offset(a, i, b, -1)) * scale * load(w.minimum[b] + j * kLanes);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < kStripVecs; ++j) store(to + i * kStripCols + j * kLanes, y[i][j]);
+}
+
 // Eight blocks of 32 or fewer.
 template <class F, int MR>
 SF_INLINE void add_blocks(const StripPart<F>& w, const ActivationRows& a, int blocks, int offset, float* to) {
   for (int b = 0; b < blocks; ++b) {
     Tile<MR> sums = {};
-    if constexpr (F::kDots) {
-      add_dots<F, MR>(w, a, 8 * b, 8, sums);
-    } else if constexpr (F::kPerLane == 4) {
+    if constexpr (F::kPerLane == 4) {
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) add_fours<F, MR>(w, a, 8 * b + 4 * half, nullptr, sums);
     } else {
@@ -282,8 +318,7 @@ SF_INLINE void add_blocks(const StripPart<F>& w, const ActivationRows& a, int bl
       const vf scale(a.scales[i * a.scales_row + b]);
       Ints less = {};
       if constexpr (F::kPerLane == 4)  // of pairs nothing is made positive
-        less = times_pairs((Shorts)splat_at(a.sums + i * a.sums_row + 2 * b),
-                           Ints{} + (F::kMinimum ? 1 : offset) * 0x10001);
+        less = less_offset(a, i, b, F::kMinimum ? -1 : -offset);
 #pragma GCC unroll 2
       for (int j = 0; j < kStripVecs; ++j) {
         float* y = to + i * kStripCols + j * kLanes;
@@ -339,8 +374,11 @@ template <class F, int MR>
 [[gnu::noinline]] static void add_rows(const StripPart<F>& w, const ActivationRows& a, int count, int offset,
                                        float* to) {
   if constexpr (F::kWhole > 0) add_super_block<F, MR>(w, a, to);
+  else if constexpr (F::kDots) add_dotted_blocks<F, MR>(w, a, count / 32, offset, to);
   else add_blocks<F, MR>(w, a, count / 32, offset, to);
 }
+
+template <class F> constexpr int rows_at_once = F::kDots ? kDottedRows : kStripRows;
 
 // Rows r0 .. r1 (at most kMostRows) of a strip's columns, whose parts are packed there already or, with null, here.
 template <class F>
@@ -364,7 +402,9 @@ static void multiply_strip(const GgufInt8Product& g, const CodedBlocks& f, const
                              all.scales_row,
                              all.sums_row};
       float* to = sums + (r - r0) * kStripCols;
-      if (r + kStripRows <= r1) add_rows<F, kStripRows>(part, a, int(count), f.offset, to), r += kStripRows;
+      constexpr int kRows = rows_at_once<F>;
+      if (r + kRows <= r1) add_rows<F, kRows>(part, a, int(count), f.offset, to), r += kRows;
+      else if (r + 2 <= r1) add_rows<F, 2>(part, a, int(count), f.offset, to), r += 2;
       else add_rows<F, 1>(part, a, int(count), f.offset, to), ++r;
     }
   }
@@ -400,7 +440,8 @@ template <class F> static void multiply_in_int8(const GgufInt8Product& g, const 
   const int64_t each = max64(8, kPackedAtOnce / (parts * int64_t(sizeof(StripPart<F>))));
   auto* packed =
       static_cast<StripPart<F>*>(scratch(size_t(min64(each, strips) * parts) * sizeof(StripPart<F>), kSlotB));
-  const int64_t rows = max64(kStripRows, min64(kMostRows, kRowBytes / a.codes_row) / kStripRows * kStripRows),
+  constexpr int kRows = rows_at_once<F>;
+  const int64_t rows = max64(kRows, min64(kMostRows, kRowBytes / a.codes_row) / kRows * kRows),
                 row_blocks = ceil_div(m, rows);
   for (int64_t s0 = 0; s0 < strips; s0 += each) {
     const int64_t some = min64(each, strips - s0);
