@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "scaffolding/core/provider.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/ops/quantize/gguf.h"
@@ -40,6 +41,21 @@ TEST_P(GgufInt8, is_the_product_of_what_both_stand_for) {
             .item(),
         0)
         << m;
+}
+
+TEST_P(GgufInt8, has_the_same_bits_on_every_instruction_set) {
+  const GgufFormat& f = gguf_blocks("test", GetParam());
+  const int64_t n = 45, k = f.block == 256 ? 768 : 800;
+  const Tensor blocks = quantize_gguf(randn({n, k}), GetParam()), x = randn({29, k}) * 3.0;
+  Tensor first;
+  for (int i = 0; i < gguf_int8_product.count(Device::CPU); ++i) {
+    const std::string label = provider_label(gguf_int8_product.entry(Device::CPU, i));
+    pin_provider("gguf_int8_product", label);
+    const Tensor y = linear_gguf(x, blocks, {}, GetParam(), "none", {}, true);
+    unpin_providers();
+    if (!first) first = y;
+    EXPECT_EQ(amax(abs(y - first)).item(), 0) << label;
+  }
 }
 
 // Codes, scales and minima as large as a file can have them, beside activations that are all 127.

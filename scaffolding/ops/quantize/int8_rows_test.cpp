@@ -1,10 +1,13 @@
 #include "scaffolding/ops/quantize/int8_rows.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "scaffolding/core/provider.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/ops/quantize/fp4.h"
+#include "scaffolding/ops/quantize/int8_kernel.h"
 
 namespace sf::test {
 
@@ -64,24 +67,70 @@ SF_OP_TEST(linear_int8) {
   rejects("not finite", full({2, 20}, INFINITY), codes(7, 20), rand({7}), none, kInt8Unit, true);
 }
 
-// Sums of whole numbers, scaled once: what plain C++ computes, to the bit, on every instruction set.
+namespace {
+
+// f() by each provider of a table on the CPU.
+template <class Args, class F> void with_each_provider(const KernelTable<Args>& table, const F& f) {
+  for (int i = 0; i < table.count(Device::CPU); ++i) {
+    const std::string label = provider_label(table.entry(Device::CPU, i));
+    SCOPED_TRACE(label);
+    pin_provider("*", label);
+    f();
+    unpin_providers();
+  }
+}
+
+// Sums of whole numbers, scaled once: what plain C++ computes, to the bit, on every instruction set; of few rows and of
+// many, of 128 below zero too, which other programs' files may have.
 TEST(LinearInt8, SumsAreExact) {
-  const Tensor x = randn({9, 700}) * 3.0, w = randn({37, 700}), bias = randn({37});
-  auto [q, most] = quantize_int8(w);
-  auto [a, a_most] = quantize_int8(x);
-  const Tensor y = linear_int8(x, q, most, bias, kInt8Unit, true);
-  const auto *qp = static_cast<const int8_t*>(q.data_ptr()), *ap = static_cast<const int8_t*>(a.data_ptr());
-  const auto *ms = static_cast<const float*>(most.data_ptr()), *as = static_cast<const float*>(a_most.data_ptr()),
-             *b = static_cast<const float*>(bias.data_ptr()), *got = static_cast<const float*>(y.data_ptr());
-  for (int i = 0; i < 9; ++i)
-    for (int n = 0; n < 37; ++n) {
-      int32_t sum = 0;
-      for (int k = 0; k < 700; ++k) sum += int32_t(ap[i * 700 + k]) * qp[n * 700 + k];
-      volatile float scaled = float(sum) * (as[i] * float(kInt8Unit));  // no multiply-add in one
-      scaled = scaled * (ms[n] * float(kInt8Unit));
-      const float want = scaled + b[n];
-      EXPECT_EQ(got[i * 37 + n], want) << i << ' ' << n;
+  manual_seed(3);
+  const int64_t columns = 37, depth = 700;
+  const Tensor bias = randn({columns}), most = rand({columns});
+  const Tensor q = randint(-128, 128, {columns, depth}, kInt8);
+  for (int64_t rows : {1, 9, 16, 50}) {
+    const Tensor x = randn({rows, depth}) * 3.0;
+    auto [a, a_most] = quantize_int8(x);
+    const auto *qp = q.data<int8_t>(), *ap = a.data<int8_t>();
+    const auto *ms = most.data<float>(), *as = a_most.data<float>(), *b = bias.data<float>();
+    with_each_provider(int8_linear, [&] {
+      const Tensor y = linear_int8(x, q, most, bias, kInt8Unit, true);
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t n = 0; n < columns; ++n) {
+          int32_t sum = 0;
+          for (int64_t k = 0; k < depth; ++k) sum += int32_t(ap[i * depth + k]) * qp[n * depth + k];
+          volatile float scaled = float(sum) * (as[i] * float(kInt8Unit));  // no multiply-add in one
+          scaled = scaled * (ms[n] * float(kInt8Unit));
+          const float want = scaled + b[n];
+          EXPECT_EQ(y.data<float>()[i * columns + n], want) << i << ' ' << n;
+        }
+    });
+  }
+}
+
+TEST(QuantizeInt8, has_the_same_codes_on_every_instruction_set) {
+  manual_seed(4);
+  for (const Shape& shape : {Shape{5, 77}, Shape{3, 4096}, Shape{1, 40000}})
+    for (DType t : {kFloat32, kBFloat16, kFloat16}) {
+      const Tensor x = (randn(shape) * 2.0).to(t);
+      with_each_provider(int8_quantize, [&] {
+        auto [codes, most] = quantize_int8(x);
+        const int64_t n = shape[1];
+        const Tensor wide = x.to(kFloat32);
+        for (int64_t r = 0; r < shape[0]; ++r) {
+          float largest = 0;
+          for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(wide.data<float>()[r * n + i]));
+          EXPECT_EQ(most.data<float>()[r], largest);
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < n; ++i) {
+            volatile float scaled = wide.data<float>()[r * n + i] * (127.f / largest);
+            wrong += codes.data<int8_t>()[r * n + i] != int8_t(std::nearbyint(scaled));
+          }
+          EXPECT_EQ(wrong, 0) << str(shape) << ' ' << t;
+        }
+      });
     }
 }
+
+}  // namespace
 
 }  // namespace sf::test
