@@ -86,7 +86,7 @@ TEST(LinearInt8, SumsAreExact) {
   manual_seed(3);
   const int64_t columns = 37, depth = 700;
   const Tensor bias = randn({columns}), most = rand({columns});
-  const Tensor q = randint(-128, 128, {columns, depth}, kInt8);
+  const Tensor q = randint(-128, 128, {columns, depth}, {}, kInt8);
   for (int64_t rows : {1, 9, 16, 50}) {
     const Tensor x = randn({rows, depth}) * 3.0;
     auto [a, a_most] = quantize_int8(x);
