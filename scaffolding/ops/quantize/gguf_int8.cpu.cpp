@@ -234,6 +234,11 @@ SF_INLINE void add_fours(const StripPart<F>& w, const ActivationRows& a, int at,
   }
 }
 
+// Rows a power of two apart fall on few sets of L1: those that come next are on their way from L2 meanwhile.
+template <int MR> SF_INLINE void fetch_next_rows(const ActivationRows& a, int at) {
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) __builtin_prefetch(a.codes + (MR + i) * a.codes_row + at, 0, 3);
+}
 // The same of `fours` by dots.
 template <class F, int MR>
 SF_INLINE void add_dots(const StripPart<F>& w, const ActivationRows& a, int at, int fours, Tile<MR>& sums) {
@@ -272,6 +277,7 @@ SF_INLINE void add_dotted_blocks(const StripPart<F>& w, const ActivationRows& a,
       for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 2
         for (int j = 0; j < kStripVecs; ++j) sums[i][j] = less_offset(a, i, b, offset);
+    if (b % 2 == 0) fetch_next_rows<MR>(a, 32 * b);
     add_dots<F, MR>(w, a, 8 * b, 8, sums);
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
@@ -337,6 +343,7 @@ template <class F, int MR> SF_INLINE void add_super_block(const StripPart<F>& w,
   if constexpr (F::kDots) {
     for (int at = 0; at < kDeep / 4; at += F::kEach) {
       Tile<MR> part = {};
+      if (at % 16 == 0) fetch_next_rows<MR>(a, 4 * at);
       add_dots<F, MR>(w, a, at, F::kEach, part);
 #pragma GCC unroll 2
       for (int j = 0; j < kStripVecs; ++j) {
