@@ -53,7 +53,6 @@ constexpr Alias kLong[] = {
     {"ckpt", "model"},
     {"checkpoint", "model"},
     {"model-path", "model"},
-    {"type", "dtype"},
     {"precision", "dtype"},
     {"torch-dtype", "dtype"},
     {"video-frames", "num-frames"},
@@ -180,6 +179,7 @@ class Reader {
     if (pictures && (name == "batch-size" || name == "n-samples")) batch_size_ = needed(name, joined);
     else if (pictures && (name == "batch-count" || name == "n-iter")) batches_ = needed(name, joined);
     else if (name == "batch-size" && has(command_, "--batch")) put("batch", joined);
+    else if (name == "type" && has(command_, "--quantize")) weight_type(needed(name, joined));
     else if (name == "scheduler" && has(command_, "--sampler")) schedule(needed(name, joined));
     else if ((name == "outdir" || name == "output-dir") && has(command_, "--output")) folder(needed(name, joined));
     else if (auto our = our_name(command_, given); !our.empty()) put(our, joined);
@@ -207,6 +207,12 @@ class Reader {
     if (!named.sampler.empty()) last_.insert(last_.end(), {"--sampler", named.sampler});
     // at the end, since a list of values would take a prompt behind it too
     for (auto& option : named.options) last_.push_back("--scheduler-option=" + option);
+  }
+
+  // stable-diffusion.cpp calls dtypes and blocks so.
+  void weight_type(const std::string& text) {
+    const bool wide = text.starts_with("f") || text.starts_with("b") ? !text.starts_with("float8") : false;
+    out_.insert(out_.end(), {wide && !text.starts_with("fp4") ? "--dtype" : "--quantize", text});
   }
 
   // A folder of pictures with the names that they have anyway.

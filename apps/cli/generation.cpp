@@ -17,6 +17,7 @@
 #include "apps/cli/output_file.h"
 #include "apps/cli/prompt_file.h"
 #include "apps/cli/prompt_notes.h"
+#include "apps/cli/quantize_option.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/suggestions.h"
 #include "apps/cli/terminal.h"
@@ -55,6 +56,7 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("clip_skip", s.clip_skip, "--clip-skip");
   f("seed", s.seed, "--seed");
   f("dtype", s.dtype, "--dtype");
+  f("quantize", s.quantize, "--quantize");
   f("prompt_syntax", s.prompt_syntax, "--prompt-syntax");
   f("batch_of", s.batch_of, "--batch");
   f("place", s.place, "--batch");
@@ -98,14 +100,11 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
   ordered_json out{{"command", kind}, {"version", version()}};
   each_setting(s, [&](const char* name, auto& value, const char*) { put(out, name, value); });
   if (s.image.empty()) out.erase("image"), out.erase("strength");
-  if (s.mask.empty()) out.erase("mask");
-  if (s.vae.empty()) out.erase("vae");
-  if (s.embeddings.empty()) out.erase("embedding");
+  for (const char* name : {"mask", "vae", "embedding", "quantize", "tiling", "grid"})
+    if (out[name] == "" || out[name] == ordered_json::array()) out.erase(name);
   if (!s.clips) out.erase("fps");
   if (!s.hires)
     for (const char* name : {"hires_strength", "hires_steps", "hires_upscaler"}) out.erase(name);
-  if (s.tiling.empty()) out.erase("tiling");
-  if (s.grid.empty()) out.erase("grid");
   if (!s.loras.used.empty()) out["lora"] = loras_json(s.loras.used);
   return out;
 }
@@ -333,6 +332,7 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
   c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and longer prompts")
       ->capture_default_str();
   c.add_option("--dtype", s.dtype, "float32, bfloat16 or float16")->capture_default_str();
+  add_quantize_option(c, s.quantize);
   c.add_option("--device", s.device, "Where the networks run: cpu, cuda or cuda:1")->capture_default_str();
   c.add_option(
        "--profile", s.profile,

@@ -18,6 +18,7 @@ struct GenerationSettings {
   std::string prompt, negative_prompt, model, vae, sampler;
   std::vector<std::string> scheduler_options;  // field=value
   std::vector<std::string> embeddings;         // FILE or FILE:WORD, as they were written
+  std::string quantize;                        // "q4_K", "int8-dynamic" (quantize_option.h)
   LoraSettings loras;                          // load_model finds them
   std::optional<int64_t> width, height, clip_skip;
   int64_t steps = 20, count = 1, batch = 1;

@@ -6,6 +6,7 @@
 #include "apps/cli/files.h"
 #include "apps/cli/memory_profile.h"
 #include "apps/cli/model_names.h"
+#include "apps/cli/quantize_option.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
@@ -53,10 +54,11 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   DType dtype = dtype_of("--dtype", s.dtype);
   Device device(s.device);
   const auto half = half_kept_from(command);
+  const auto quantize = quantize_configs(s.quantize);
   if (fs::is_regular_file(s.model, error)) {
     SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
-    loaded =
-        diffusion::load_single_file_pipeline(s.model, {.dtype = dtype, .keep_blocks = true, .keep_half_from = half});
+    loaded = diffusion::load_single_file_pipeline(
+        s.model, {.dtype = dtype, .quantize = quantize, .keep_blocks = true, .keep_half_from = half});
   } else {
     bool path =
         s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;
@@ -65,6 +67,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     diffusion::LoadPipelineOptions options;
     options.dtype = dtype;
     options.keep_half_from = half;
+    options.quantize = quantize;
     try {
       loaded = diffusion::load_pipeline(loaded_from(s.model), options);
     } catch (const io::HubError& e) {

@@ -126,6 +126,8 @@ void quantize(QuantizeOptions& o) {
   if (!o.report.empty()) check_output("--report", o.report, ".json");
   SF_CHECK(!o.type.empty() || !o.budget.empty(), "quantize: needs --type, as q4_K, or --budget, as 4GB");
   SF_CHECK(o.type.empty() || o.budget.empty(), "quantize: --type and --budget: give one of them");
+  SF_CHECK(o.sampling.quantize.empty(), "quantize: the model is compared with itself in full: --type ",
+           o.sampling.quantize, " says what its weights become");
   if (!o.type.empty()) o.type = nn::known_quantized_format("--type", o.type);
   nn::QuantizeOptions options;
   options.convolutions = !o.linear_only;

@@ -9,6 +9,7 @@
 #include "scaffolding/core/error.h"
 #ifdef SF_WITH_SERVER
 #include "apps/cli/files.h"
+#include "apps/cli/quantize_option.h"
 #include "apps/cli/samplers.h"
 #include "scaffolding/diffusion/memory/plan.h"
 #include "scaffolding/server/server.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct ServeOptions {
   server::ServerSettings settings;
-  std::string tokens, new_token, dtype = "float32", device = "cpu", memory, gpu_memory;
+  std::string tokens, new_token, dtype = "float32", device = "cpu", quantize, memory, gpu_memory;
   bool admin = false, no_previews = false;
   double drain = 30, body_mb = 64, bodies_mb = 512, keep_gb = 0;
   int64_t most_jobs = 1000, most_together = 8;
@@ -64,6 +65,7 @@ void serve(ServeOptions o) {
   for (auto& folder : s.runs)
     SF_CHECK(std::filesystem::is_directory(folder), "--runs: there is no folder '", folder, "'");
   s.shelf.dtype = dtype_of("--dtype", o.dtype);
+  s.shelf.quantize = quantize_configs(o.quantize);
   s.shelf.device = Device(o.device);
   if (!o.memory.empty()) s.shelf.budget = uint64_t(diffusion::bytes_of("--max-ram", o.memory));
   if (!o.gpu_memory.empty()) {
@@ -117,6 +119,7 @@ void add_serve(CLI::App& program) {
   c->add_option("--runs", s.runs, "A folder of a training run, or with some in it, for the page; may be given again")
       ->allow_extra_args(false);
   c->add_option("--dtype", o->dtype, "float32, bfloat16 or float16")->capture_default_str();
+  add_quantize_option(*c, o->quantize);
   c->add_option("--device", o->device, "Where the networks run: cpu, cuda or cuda:1")->capture_default_str();
   c->add_option("--max-ram", o->memory,
                 "Memory for the weights of models, as 6 or 5.5GiB; without it, three quarters "

@@ -323,17 +323,16 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
 
 // ---- loading
 
-using Quantize = std::map<std::string, std::shared_ptr<const nn::QuantizeConfig>>;
-
 // What a component's weights become; null: nothing else.
-static std::shared_ptr<const nn::QuantizeConfig> quantize_config_of(const Quantize& all, const std::string& name) {
+static std::shared_ptr<const nn::QuantizeConfig> quantize_config_of(const QuantizeConfigs& all,
+                                                                    const std::string& name) {
   if (auto own = all.find(name); own != all.end()) return own->second;
   auto rest = all.find("");
   return rest == all.end() || name == "vae" || name == "vqvae" ? nullptr : rest->second;
 }
 
 static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how,
-                                  const Quantize& quantize = {}) {
+                                  const QuantizeConfigs& quantize) {
   for (auto& [name, config] : quantize)
     SF_CHECK(
         name.empty() || std::any_of(plan.components.begin(), plan.components.end(),
@@ -382,7 +381,8 @@ LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const 
                                 .file = {.prediction_type = o.prediction_type, .extract_ema = o.extract_ema}};
   return carried_out(
       plan_single_file(io::resolve_model_file(path_or_link, o.hub), options),
-      {.dtype = o.dtype, .device = o.device, .keep_blocks = o.keep_blocks, .keep_half_from = o.keep_half_from});
+      {.dtype = o.dtype, .device = o.device, .keep_blocks = o.keep_blocks, .keep_half_from = o.keep_half_from},
+      o.quantize);
 }
 
 void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const models::SaveModelOptions& options) {

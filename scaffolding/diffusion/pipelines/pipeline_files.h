@@ -72,6 +72,10 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
 
 // ---- loading
 
+// Of components: {"transformer": ...}. "" is of all without one of their own, but autoencoders. ValueError for a name
+// that is no network of the pipeline.
+using QuantizeConfigs = std::map<std::string, std::shared_ptr<const nn::QuantizeConfig>>;
+
 struct LoadPipelineOptions {
   std::string variant;  // "fp16"; components that have no such files are read without. ValueError where none has
   std::optional<DType> dtype;
@@ -79,9 +83,7 @@ struct LoadPipelineOptions {
   std::optional<bool> use_safetensors;
   io::HubOptions hub;      // where the folder is the name of a repository
   std::string class_name;  // the pipeline's, instead of the folder's
-  // Of components: {"transformer": ...}. "" is of all without one of their own, but autoencoders. ValueError for a
-  // name that is no network of the pipeline.
-  std::map<std::string, std::shared_ptr<const nn::QuantizeConfig>> quantize;
+  QuantizeConfigs quantize;
   std::optional<int64_t> keep_half_from;  // as in models::LoadModelOptions
 };
 struct LoadedPipeline {
@@ -99,6 +101,7 @@ struct LoadSingleFileOptions {
   std::string prediction_type;  // "epsilon", "v_prediction"; "": as the kind has it
   bool extract_ema = false;
   io::HubOptions hub;                     // where the file is an address
+  QuantizeConfigs quantize;               // what the file has in blocks, and keep_blocks keeps so, stays
   bool keep_blocks = false;               // as in models::LoadModelOptions
   std::optional<int64_t> keep_half_from;  // the same
 };

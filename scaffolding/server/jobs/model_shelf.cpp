@@ -306,10 +306,13 @@ std::shared_ptr<DiffusionPipeline> ModelShelf::read(const std::string& name) con
   std::shared_ptr<DiffusionPipeline> pipeline;
   std::error_code error;
   if (fs::is_regular_file(model.path, error)) {
-    pipeline = diffusion::load_single_file_pipeline(model.path, {.dtype = settings_.dtype}).pipeline;
+    pipeline = diffusion::load_single_file_pipeline(
+                   model.path, {.dtype = settings_.dtype, .quantize = settings_.quantize, .keep_blocks = true})
+                   .pipeline;
   } else {
     diffusion::LoadPipelineOptions options;
     options.dtype = settings_.dtype;
+    options.quantize = settings_.quantize;
     options.hub.local_files_only = true;
     pipeline = diffusion::load_pipeline(model.path, options).pipeline;
   }

@@ -7,7 +7,7 @@
 
 #include "scaffolding/core/device.h"
 #include "scaffolding/core/dtype.h"
-#include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/diffusion/pipelines/pipeline_files.h"
 #include "scaffolding/models/adapters/lora_folders.h"
 #include "scaffolding/server/jobs/encoded_prompts.h"
 #include "scaffolding/server/jobs/file_hashes.h"
@@ -27,6 +27,7 @@ struct ShelfSettings {
   std::vector<std::string> folders, lora_folders;
   std::string default_model;  // its name; "": the one that comes with Scaffolding
   DType dtype = kFloat32;
+  diffusion::QuantizeConfigs quantize;  // what weights become while they are read
   Device device = {};
   std::string hashes;  // a file where those of model files are kept; "": nowhere
   // Bytes of weights in the host's memory, and in that of the GPU that the device is; 0: three quarters of what was
