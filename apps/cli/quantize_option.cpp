@@ -2,9 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "scaffolding/core/error.h"
 #include "scaffolding/nn/quantize.h"
-#include "scaffolding/ops/quantize/gguf_format.h"
 
 namespace sf::cli {
 
@@ -18,21 +16,7 @@ void add_quantize_option(CLI::App& command, std::string& value) {
 
 diffusion::QuantizeConfigs quantize_configs(const std::string& value) {
   if (value.empty()) return {};
-  constexpr std::string_view kDynamic = "dynamic";
-  nn::QuantizeConfig config;
-  std::string name = value;
-  if (name.size() > kDynamic.size() + 1 && name.ends_with(kDynamic)) {
-    const char before = name[name.size() - kDynamic.size() - 1];
-    if (before == '-' || before == '_') {
-      config.options.dynamic = true;
-      name.resize(name.size() - kDynamic.size() - 1);
-    }
-  }
-  config.format = nn::known_quantized_format("--quantize", name);
-  SF_CHECK(!config.options.dynamic || config.format == "int8" || find_gguf_format(config.format),
-           "--quantize: ", config.format,
-           " has no products with int8 activations; leave '-dynamic' out, or take int8-dynamic");
-  return {{"", std::make_shared<const nn::QuantizeConfig>(std::move(config))}};
+  return {{"", std::make_shared<const nn::QuantizeConfig>(nn::QuantizeConfig::named("--quantize", value))}};
 }
 
 }  // namespace sf::cli

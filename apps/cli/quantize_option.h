@@ -12,8 +12,7 @@ namespace sf::cli {
 
 void add_quantize_option(CLI::App& command, std::string& value);
 
-// What pipelines are read with: of "q4_K" all networks but autoencoders, with their activations as they are; of
-// "int8-dynamic" activations in int8 too. Empty for "". ValueError, which begins with the option, for another name.
+// What pipelines are read with, for all networks but autoencoders; empty for "". ValueError that names the option.
 diffusion::QuantizeConfigs quantize_configs(const std::string& value);
 
 }  // namespace sf::cli

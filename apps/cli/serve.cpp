@@ -64,8 +64,8 @@ void serve(ServeOptions o) {
   if (s.data.empty()) s.data = usual_data_folder();
   for (auto& folder : s.runs)
     SF_CHECK(std::filesystem::is_directory(folder), "--runs: there is no folder '", folder, "'");
-  s.shelf.dtype = dtype_of("--dtype", o.dtype);
-  s.shelf.quantize = quantize_configs(o.quantize);
+  s.shelf.weights.dtype = dtype_of("--dtype", o.dtype);
+  s.shelf.weights.quantize = o.quantize;
   s.shelf.device = Device(o.device);
   if (!o.memory.empty()) s.shelf.budget = uint64_t(diffusion::bytes_of("--max-ram", o.memory));
   if (!o.gpu_memory.empty()) {

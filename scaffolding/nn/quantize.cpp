@@ -146,6 +146,20 @@ std::string known_quantized_format(const char* who, const std::string& format) {
   fail(who, ": format must be one of ", all.substr(0, all.size() - 2), ", got '", format, "'");
 }
 
+QuantizeConfig QuantizeConfig::named(const char* who, const std::string& word) {
+  QuantizeConfig config;
+  std::string name = word;
+  for (const char* ending : {"-dynamic", "_dynamic"})
+    if (name.size() == word.size() && word.ends_with(ending)) {
+      name.resize(word.size() - std::string_view(ending).size());
+      config.options.dynamic = true;
+    }
+  config.format = known_quantized_format(who, name);
+  SF_CHECK(!config.options.dynamic || config.format == "int8" || find_gguf_format(config.format), who, ": ",
+           config.format, " has no products with int8 activations; leave '-dynamic' out, or take int8-dynamic");
+  return config;
+}
+
 std::vector<PlannedLayer> plan_quantization(Module& model, const std::string& format, const QuantizeOptions& options) {
   const std::string main = known_quantized_format("quantize_", format);
   std::vector<QuantizeRule> rules = options.rules;

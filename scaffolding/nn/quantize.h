@@ -36,6 +36,10 @@ struct QuantizeOptions {
 struct QuantizeConfig {
   std::string format;
   QuantizeOptions options;
+
+  // From one word: "q4_K"; "int8-dynamic", "q8_0-dynamic": with int8 activations. ValueError, which begins with `who`,
+  // for another.
+  static QuantizeConfig named(const char* who, const std::string& word);
 };
 
 // A layer that is to be replaced.

@@ -1,9 +1,13 @@
 """`scaffolding quantize`: bytes and errors of layers, predictions and pictures, and rules that fit a budget."""
 
+import io
 import json
 
 import folders
+import numpy as np
 import pytest
+from PIL import Image
+from served import serving, skip_without_server
 
 MODEL = str(folders.ROOT / "models" / "emoji-128")
 
@@ -63,3 +67,53 @@ def test_a_budget_is_kept_by_the_rules_that_are_proposed(program):
 def test_what_makes_no_sense_is_refused(program, words, message):
     done = program("quantize", MODEL, *words, check=False)
     assert done.returncode != 0 and message in done.stderr
+
+
+def draw(program, folder, *words):
+    done = program("txt2img", "red apple, noto", "--steps", "4", "--seed", "7", "--json", *words, cwd=folder)
+    return json.loads(done.stdout)["file"]
+
+
+def pixels(path):
+    return np.asarray(Image.open(path).convert("RGB"), np.float32)
+
+
+@pytest.mark.parametrize("word, near", [("q8_0", 3), ("int8", 4), ("int8-dynamic", 6), ("q4_K", 16)])
+def test_a_model_is_read_in_few_bits_and_the_picture_says_so(program, tmp_path, word, near):
+    full = pixels(tmp_path / draw(program, tmp_path, "-o", "full.png"))
+    few = draw(program, tmp_path, "-o", "few.png", "--quantize", word)
+    difference = np.abs(pixels(tmp_path / few) - full).mean()
+    assert 0 < difference < near
+    assert json.loads(Image.open(tmp_path / few).text["scaffolding"])["quantize"] == word
+    again = draw(program, tmp_path, "-o", "again.png", "--like", few)
+    assert (pixels(tmp_path / again) == pixels(tmp_path / few)).all()
+
+
+def test_it_may_be_called_as_stable_diffusion_cpp_does(program):
+    said = program("--parse-only", "generate", "a cat", "--type", "q8_0").stdout
+    assert "--quantize" in said and "q8_0" in said
+    assert "--dtype" in program("--parse-only", "generate", "a cat", "--type", "f16").stdout
+
+
+@pytest.mark.parametrize(
+    "word, message",
+    [
+        ("q9", "--quantize: format must be one of"),
+        ("nf4-dynamic", "--quantize: nf4 has no products with int8 activations"),
+        ("-dynamic", "--quantize: format must be one of"),
+    ],
+)
+def test_another_word_is_refused(program, tmp_path, word, message):
+    done = program("txt2img", "a cat", f"--quantize={word}", check=False, cwd=tmp_path)
+    assert done.returncode != 0 and message in done.stderr
+
+
+def test_the_server_reads_models_so(program, build_dir, tmp_path):
+    skip_without_server(program, build_dir)
+    with serving(build_dir, tmp_path / "data", "--quantize", "int8-dynamic") as server:
+        job = server.wait(
+            server.post("/api/v1/jobs", {"prompt": "red apple, noto", "num_inference_steps": 2, "seed": 7})[1]["id"]
+        )
+        assert job["state"] == "done"
+        picture = Image.open(io.BytesIO(server.get(job["pictures"][0]["url"])[1]))
+        assert json.loads(picture.text["scaffolding"])["quantize"] == "int8-dynamic"

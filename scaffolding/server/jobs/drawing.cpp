@@ -308,7 +308,7 @@ std::string parameters_text(const JobRequest& r, int64_t place, const char* sche
   return out + ", Version: scaffolding " + version();
 }
 
-nlohmann::ordered_json PictureRun::settings(DType dtype, int64_t height, int64_t width) const {
+nlohmann::ordered_json PictureRun::settings(const WeightTypes& weights, int64_t height, int64_t width) const {
   const JobRequest& r = request_;
   const char* command = clip_              ? r.image.empty() ? "txt2vid" : "img2vid"
                         : !r.mask.empty()  ? "inpaint"
@@ -326,7 +326,7 @@ nlohmann::ordered_json PictureRun::settings(DType dtype, int64_t height, int64_t
                            {"steps", r.steps},
                            {"guidance", guidance_},
                            {"seed", r.seed + place_},
-                           {"dtype", std::string(name(dtype))},
+                           {"dtype", std::string(name(weights.dtype))},
                            {"batch_of", 1},
                            {"place", 0}};
   std::map<std::string, std::string> more = r.options;
@@ -335,6 +335,7 @@ nlohmann::ordered_json PictureRun::settings(DType dtype, int64_t height, int64_t
   };
   number("guidance_rescale"), number("eta"), number("clip_skip");
   if (auto it = more.find("prompt_syntax"); it != more.end()) s["prompt_syntax"] = it->second, more.erase(it);
+  if (!weights.quantize.empty()) s["quantize"] = weights.quantize;
   if (!r.vae.empty()) s["vae"] = r.vae;
   if (clip_) s["fps"] = r.fps.value_or(kUsualFps);
   else if (!r.image.empty()) s["strength"] = r.strength;
@@ -352,7 +353,7 @@ nlohmann::ordered_json PictureRun::settings(DType dtype, int64_t height, int64_t
   return s;
 }
 
-PictureRun::Made PictureRun::finish(DType dtype, const std::string& scratch,
+PictureRun::Made PictureRun::finish(const WeightTypes& weights, const std::string& scratch,
                                     const diffusion::DecodeProgress& progress) {
   const JobRequest& r = request_;
   Made made{.latents = still()};
@@ -367,7 +368,7 @@ PictureRun::Made PictureRun::finish(DType dtype, const std::string& scratch,
   if (clip_) {
     const std::string format = r.format.empty() ? kUsualClipFormat : r.format;
     const io::VideoText said{{"title", diffusion::take_lora_tags(r.prompt).text},
-                             {"comment", text(settings(dtype, made.height, made.width))}};
+                             {"comment", text(settings(weights, made.height, made.width))}};
     std::string bytes = clip_bytes(frames, format, r.fps.value_or(kUsualFps), said, scratch);
     made.file = [bytes = std::move(bytes)]() mutable { return std::move(bytes); };
     made.suffix = clip_suffix(format);
@@ -389,7 +390,7 @@ PictureRun::Made PictureRun::finish(DType dtype, const std::string& scratch,
   io::ImageWriteOptions writing{.compression = 4};
   writing.text = {
       {"parameters", parameters_text(r, place_, run_->scheduler->name(), asked.width, asked.height, guidance_)},
-      {"scaffolding", text(settings(dtype, asked.height, asked.width))}};
+      {"scaffolding", text(settings(weights, asked.height, asked.width))}};
   made.file = [picture, writing = std::move(writing)] {
     return io::encode_image(picture, io::ImageFormat::PNG, writing);
   };

@@ -40,13 +40,13 @@ class PictureRun {
     std::string suffix;
   };
   // scratch: as clip_bytes() has it. Stopped where that is asked for meanwhile.
-  Made finish(DType dtype, const std::string& scratch, const diffusion::DecodeProgress& progress = {});
+  Made finish(const WeightTypes& weights, const std::string& scratch, const diffusion::DecodeProgress& progress = {});
 
  private:
   void check_kind();
   void set_options();
   void give_pictures(const History& history);
-  nlohmann::ordered_json settings(DType dtype, int64_t height, int64_t width) const;
+  nlohmann::ordered_json settings(const WeightTypes& weights, int64_t height, int64_t width) const;
   Tensor filled_latents(const Tensor& image, const Tensor& mask) const;
   JobRequest request_;
   int64_t place_;

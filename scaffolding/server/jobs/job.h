@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "scaffolding/core/dtype.h"
 #include "scaffolding/diffusion/pipelines/lora_tags.h"
 #include "scaffolding/diffusion/pipelines/registry.h"
 
@@ -57,6 +58,12 @@ struct JobRequest {
 };
 json to_json(const JobRequest& request);
 JobRequest request_of(const json& saved);  // nlohmann's exceptions for what to_json() did not write
+
+// What models' weights become while they are read.
+struct WeightTypes {
+  DType dtype = kFloat32;
+  std::string quantize;  // nn::QuantizeConfig::named, or ""
+};
 
 struct Picture {
   std::string id;    // of its job, and its place

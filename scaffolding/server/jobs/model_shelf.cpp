@@ -10,11 +10,11 @@
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/core/printable.h"
 #include "scaffolding/diffusion/pipelines/lora.h"
-#include "scaffolding/diffusion/pipelines/pipeline_files.h"
 #include "scaffolding/diffusion/pipelines/replace_vae.h"
 #include "scaffolding/io/hub/local_models.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/nn/closest.h"
+#include "scaffolding/nn/quantize.h"
 
 namespace sf::server {
 
@@ -60,6 +60,8 @@ bool ShelfModel::makes_clips() const {
 }
 
 ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)), hashes_(settings_.hashes) {
+  if (auto& word = settings_.weights.quantize; !word.empty())
+    quantize_[""] = std::make_shared<const nn::QuantizeConfig>(nn::QuantizeConfig::named("--quantize", word));
   if (settings_.budget == 0) settings_.budget = free_host_memory().free / 4 * 3;
   if (settings_.gpu_budget == 0 && settings_.device.is_cuda())
     settings_.gpu_budget = free_device_memory(settings_.device) / 4 * 3;
@@ -307,12 +309,12 @@ std::shared_ptr<DiffusionPipeline> ModelShelf::read(const std::string& name) con
   std::error_code error;
   if (fs::is_regular_file(model.path, error)) {
     pipeline = diffusion::load_single_file_pipeline(
-                   model.path, {.dtype = settings_.dtype, .quantize = settings_.quantize, .keep_blocks = true})
+                   model.path, {.dtype = settings_.weights.dtype, .quantize = quantize_, .keep_blocks = true})
                    .pipeline;
   } else {
     diffusion::LoadPipelineOptions options;
-    options.dtype = settings_.dtype;
-    options.quantize = settings_.quantize;
+    options.dtype = settings_.weights.dtype;
+    options.quantize = quantize_;
     options.hub.local_files_only = true;
     pipeline = diffusion::load_pipeline(model.path, options).pipeline;
   }
@@ -379,7 +381,7 @@ std::shared_ptr<DiffusionPipeline> ModelShelf::load(const std::string& name, dif
         path = named("vae", vaes_, vae).path;
       }
       const auto made = load(name, task, "", in_use)->clone();
-      diffusion::replace_vae(*made, path, {.dtype = settings_.dtype, .device = settings_.device});
+      diffusion::replace_vae(*made, path, {.dtype = settings_.weights.dtype, .device = settings_.device});
       l.tasks[{task, vae}] = made;
     }
     return l.tasks[{task, vae}];

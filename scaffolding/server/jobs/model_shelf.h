@@ -6,7 +6,6 @@
 #include <set>
 
 #include "scaffolding/core/device.h"
-#include "scaffolding/core/dtype.h"
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
 #include "scaffolding/models/adapters/lora_folders.h"
 #include "scaffolding/server/jobs/encoded_prompts.h"
@@ -26,8 +25,7 @@ struct ShelfModel {
 struct ShelfSettings {
   std::vector<std::string> folders, lora_folders;
   std::string default_model;  // its name; "": the one that comes with Scaffolding
-  DType dtype = kFloat32;
-  diffusion::QuantizeConfigs quantize;  // what weights become while they are read
+  WeightTypes weights;
   Device device = {};
   std::string hashes;  // a file where those of model files are kept; "": nowhere
   // Bytes of weights in the host's memory, and in that of the GPU that the device is; 0: three quarters of what was
@@ -88,7 +86,7 @@ class ModelShelf {
   std::vector<Resident> resident() const;
   uint64_t resident_bytes() const;               // in all
   uint64_t resident_bytes(Device device) const;  // of one
-  DType dtype() const { return settings_.dtype; }
+  const WeightTypes& weights() const { return settings_.weights; }
   Device device() const { return settings_.device; }
 
  private:
@@ -108,6 +106,7 @@ class ModelShelf {
   void move(Loaded& model, Device device);
   void set_device(Loaded& model, Device device);
   ShelfSettings settings_;
+  diffusion::QuantizeConfigs quantize_;
   mutable std::mutex mutex_;
   FileHashes hashes_;
   std::vector<ShelfModel> models_, upscalers_, vaes_;

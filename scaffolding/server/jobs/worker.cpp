@@ -330,7 +330,7 @@ void Jobs::finish_picture(Group& g, Active& a, std::list<Seat>::iterator seat) {
   const JobRecord& record = a.job->record;
   PictureRun::Made made = [&] {
     const StopWhen stop([&] { return is_unwanted(a); });
-    return seat->run->finish(shelf_.dtype(), history_.scratch_path(record, seat->place), [&](double done) {
+    return seat->run->finish(shelf_.weights(), history_.scratch_path(record, seat->place), [&](double done) {
       std::lock_guard lock(mutex_);
       if (!seat->run->is_clip()) return;
       a.job->decoded = done;
