@@ -1,5 +1,5 @@
-"""A pass of Stable Diffusion 1.5's UNet at its full size with weights in few bits, and pictures in little memory, beside
-diffusers with bitsandbytes and stable-diffusion.cpp where they are given.
+"""A pass of Stable Diffusion 1.5's UNet at its full size with weights in few bits, and pictures in little memory,
+beside diffusers with bitsandbytes and stable-diffusion.cpp where they are given.
 
     PYTHONPATH=build/python python benchmarks/quantized_sd15.py [--torch-python PYTHON] [--peer sd-cli] [--rounds N]
     [--threads N] [--row TEXT] [--program scaffolding]

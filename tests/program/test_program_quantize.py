@@ -71,7 +71,7 @@ def test_what_makes_no_sense_is_refused(program, words, message):
 
 def draw(program, folder, *words):
     done = program("txt2img", "red apple, noto", "--steps", "4", "--seed", "7", "--json", *words, cwd=folder)
-    return json.loads(done.stdout)["file"]
+    return json.loads(done.stdout)["path"]
 
 
 def pixels(path):
@@ -89,10 +89,11 @@ def test_a_model_is_read_in_few_bits_and_the_picture_says_so(program, tmp_path, 
     assert (pixels(tmp_path / again) == pixels(tmp_path / few)).all()
 
 
-def test_it_may_be_called_as_stable_diffusion_cpp_does(program):
-    said = program("--parse-only", "generate", "a cat", "--type", "q8_0").stdout
-    assert "--quantize" in said and "q8_0" in said
-    assert "--dtype" in program("--parse-only", "generate", "a cat", "--type", "f16").stdout
+def test_it_may_be_called_as_stable_diffusion_cpp_does(program, tmp_path):
+    notes = [json.loads(Image.open(tmp_path / draw(program, tmp_path, "--type", word)).text["scaffolding"])
+             for word in ("q4_0", "bf16")]  # fmt: skip
+    assert notes[0]["quantize"] == "q4_0" and notes[0]["dtype"] == "float32"
+    assert "quantize" not in notes[1] and notes[1]["dtype"] == "bf16"
 
 
 @pytest.mark.parametrize(
