@@ -3,6 +3,7 @@
 #include <map>
 #include <sstream>
 
+#include "apps/cli/quantize_option.h"
 #include "apps/cli/samplers.h"
 #include "scaffolding/models/single_file/description.h"
 
@@ -13,6 +14,7 @@ static std::vector<std::string> choices_of(const std::string& name) {
   if (name == "--kind") return models::described_kinds();
   if (name == "--hires-upscaler") return {"latent", "bicubic", "lanczos"};
   if (name == "--dtype") return {"float32", "bfloat16", "float16"};
+  if (name == "--quantize") return quantize_words();
   if (name == "--prompt-syntax") return {"plain", "weighted"};
   if (name == "shell") return {"bash", "zsh", "fish"};
   return {};

@@ -14,6 +14,12 @@ void add_quantize_option(CLI::App& command, std::string& value) {
       "CPUs");
 }
 
+std::vector<std::string> quantize_words() {
+  std::vector<std::string> words = nn::quantized_formats();
+  for (const char* more : {"int8-dynamic", "Q8_0-dynamic", "Q4_K-dynamic"}) words.emplace_back(more);
+  return words;
+}
+
 diffusion::QuantizeConfigs quantize_configs(const std::string& value) {
   if (value.empty()) return {};
   return {{"", std::make_shared<const nn::QuantizeConfig>(nn::QuantizeConfig::named("--quantize", value))}};

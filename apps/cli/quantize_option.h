@@ -11,6 +11,7 @@ class App;
 namespace sf::cli {
 
 void add_quantize_option(CLI::App& command, std::string& value);
+std::vector<std::string> quantize_words();  // its values, for completions
 
 // What pipelines are read with, for all networks but autoencoders; empty for "". ValueError that names the option.
 diffusion::QuantizeConfigs quantize_configs(const std::string& value);

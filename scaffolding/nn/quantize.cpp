@@ -134,15 +134,20 @@ std::string quantized_format(const std::string& name, const std::string& format,
   return out;
 }
 
+std::vector<std::string> quantized_formats() {
+  std::vector<std::string> all(std::begin(kPlainFormats), std::end(kPlainFormats));
+  for (auto& f : gguf_formats())
+    if (f.blocks) all.emplace_back(f.name);
+  return all;
+}
+
 std::string known_quantized_format(const char* who, const std::string& format) {
   for (const char* plain : kPlainFormats)
     if (format == plain) return format;
   const GgufFormat* blocks = find_gguf_format(format);
   if (blocks && blocks->blocks) return std::string(blocks->name);
   std::string all;
-  for (const char* plain : kPlainFormats) all += std::string(plain) + ", ";
-  for (auto& f : gguf_formats())
-    if (f.blocks) all += std::string(f.name) + ", ";
+  for (auto& known : quantized_formats()) all += known + ", ";
   fail(who, ": format must be one of ", all.substr(0, all.size() - 2), ", got '", format, "'");
 }
 

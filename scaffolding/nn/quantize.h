@@ -23,6 +23,7 @@ std::string quantized_format(const std::string& name, const std::string& format,
                              const std::vector<QuantizeRule>& rules);
 // The name as it is written: one of GGUF's blocks ("Q8_0", "Q4_K"; any case of letters), "nf4", "fp4", "int8",
 // "float8_e4m3fn" or "float8_e5m2". ValueError, which begins with `who`, for another.
+std::vector<std::string> quantized_formats();
 std::string known_quantized_format(const char* who, const std::string& format);
 
 struct QuantizeOptions {
