@@ -4,7 +4,7 @@ beside diffusers with bitsandbytes and stable-diffusion.cpp where they are given
     PYTHONPATH=build/python python benchmarks/quantized_sd15.py [--torch-python PYTHON] [--peer sd-cli] [--rounds N]
     [--threads N] [--row TEXT] [--program scaffolding]
 
-Rows of passes are of one sample at --size pixels, each in a process of its own, in turn; the rounds' median counts. A
+Rows of passes are of one sample at --size pixels, each in a process of its own, in turn; the rounds' median counts (--row takes several texts, by commas). A
 pass of stable-diffusion.cpp is what it says that its sampling took, without guidance, over its steps; its program is
 built as server_peer.py says, with the target sd-cli. Rows "picture" are a picture by the program, by its command line,
 with TAESD's decoder: peak of resident memory, in which a mapped file counts for as much of it as was read. bitsandbytes
@@ -80,32 +80,32 @@ def peer_pass(options, model, kind, cwd):
 
 
 def passes(options, model, folder):
+    rows = [r for r in PASSES if any(text in f"pass {r}" for text in options.row.split(","))]
     size = ["--size", str(options.size)]
-    for row in (r for r in PASSES if options.row in f"pass {r}"):
-        ours, torch, peer = [], [], []
-        for _ in range(options.rounds):
-            ours.append(turns.measure(sys.executable, __file__, options, ["ours", row], size))
+    times = {}
+    for _ in range(options.rounds):
+        for row in rows:
+            done = {"ours": turns.measure(sys.executable, __file__, options, ["ours", row], size)["wall"]}
             if options.torch_python and row in OF_TORCH:
-                torch.append(
-                    turns.measure(
-                        options.torch_python, __file__, options, ["torch", row], ["--size", str(options.size)]
-                    )
-                )
+                done["diffusers"] = turns.measure(options.torch_python, __file__, options, ["torch", row], size)["wall"]
             if options.peer and row in OF_PEER:
-                peer.append(peer_pass(options, model, OF_PEER[row], folder))
-        wall = statistics.median(t["wall"] for t in ours)
-        line = f"pass {row:18} ours {wall:6.2f} s"
-        if torch:
-            theirs = statistics.median(t["wall"] for t in torch)
-            line += f"   diffusers {theirs:6.2f} s: {wall / theirs:4.0%}"
-        if peer:
-            theirs = statistics.median(peer)
-            line += f"   stable-diffusion.cpp {OF_PEER[row]} {theirs:6.2f} s: {wall / theirs:4.0%}"
+                done["stable-diffusion.cpp"] = peer_pass(options, model, OF_PEER[row], folder)
+            for name, wall in done.items():
+                times.setdefault((row, name), []).append(wall)
+    middle = {key: statistics.median(walls) for key, walls in times.items()}
+    for row in rows:
+        ours = middle[row, "ours"]
+        line = f"pass {row:18} ours {ours:6.2f} s"
+        if (full := middle.get(("bf16", "ours"))) and row != "bf16":
+            line += f" ({ours / full:4.0%} of bf16)"
+        for name in ("diffusers", "stable-diffusion.cpp"):
+            if theirs := middle.get((row, name)):
+                line += f"   {name} {theirs:6.2f} s: {ours / theirs:4.0%}"
         print(line, flush=True)
 
 
 def pictures(options, model, folder):
-    for kind in (k for k in PICTURES if options.row in f"picture {k}"):
+    for kind in (k for k in PICTURES if any(text in f"picture {k}" for text in options.row.split(","))):
         common = ["--steps", "2", "--seed", "1"]
         small = [model.with_name(f"{model.stem}-{kind}.gguf")]
         if not small[0].exists():
