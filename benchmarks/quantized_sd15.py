@@ -4,12 +4,12 @@ beside diffusers with bitsandbytes and stable-diffusion.cpp where they are given
     PYTHONPATH=build/python python benchmarks/quantized_sd15.py [--torch-python PYTHON] [--peer sd-cli] [--rounds N]
     [--threads N] [--row TEXT] [--program scaffolding]
 
-Rows of passes are of one sample at --size pixels, each in a process of its own, in turn; the rounds' median counts (--row takes several texts, by commas). A
-pass of stable-diffusion.cpp is what it says that its sampling took, without guidance, over its steps; its program is
-built as server_peer.py says, with the target sd-cli. Rows "picture" are a picture by the program, by its command line,
-with TAESD's decoder: peak of resident memory, in which a mapped file counts for as much of it as was read. bitsandbytes
-takes its own product of 4 bits on CPUs where its package `kernels` is installed, which loads it from the network; what
-it says of that is printed. Weights are random."""
+Rows of passes are of one sample at --size pixels, each in a process of its own, in turn; the rounds' median counts
+(--row takes several texts, by commas). A pass of stable-diffusion.cpp is what it says that its sampling took, without
+guidance, over its steps; its program is built as server_peer.py says, with the target sd-cli. Rows "picture" are a
+picture by the program, by its command line, with TAESD's decoder: peak of resident memory, in which a mapped file
+counts for as much of it as was read. bitsandbytes has a product of 4 bits of its own on CPUs where its package
+`kernels` can load it from the network; else it widens. Weights are random."""
 
 import json
 import pathlib
