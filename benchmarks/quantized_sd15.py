@@ -71,11 +71,16 @@ def run(command, cwd):
     return said, peak
 
 
+def of_peer(taesd):
+    """The file of a tiny autoencoder's folder, whose keys stable-diffusion.cpp knows."""
+    return pathlib.Path(taesd) / "diffusion_pytorch_model.safetensors"
+
+
 def peer_pass(options, model, kind, cwd):
     """Seconds of one step, from what stable-diffusion.cpp says of itself."""
     said, _ = run([options.peer, "-m", model, "-p", "a lighthouse", "--cfg-scale", "1", "--type", kind, "--steps",
                    PEER_STEPS, "-W", options.size, "-H", options.size, "--seed", "1", "-t", options.threads, "-o",
-                   "peer.png", "--taesd", options.taesd], cwd)  # fmt: skip
+                   "peer.png", "--taesd", of_peer(options.taesd)], cwd)  # fmt: skip
     return float(re.findall(r"sampling completed, taking ([0-9.]+)s", said)[-1]) / PEER_STEPS
 
 
@@ -116,7 +121,7 @@ def pictures(options, model, folder):
             ours.append(run([options.program, "txt2img", "a lighthouse", "--force", *words, *common], folder)[1])
             if options.peer:
                 theirs.append(run([options.peer, "-m", model, "--type", kind, "-p", "a lighthouse", "-W", options.size,
-                                   "-H", options.size, "-t", options.threads, "--taesd", options.taesd, "-o",
+                                   "-H", options.size, "-t", options.threads, "--taesd", of_peer(options.taesd), "-o",
                                    "peer.png", *common], folder)[1])  # fmt: skip
         line = f"picture {kind:15} ours {statistics.median(ours):6.0f} MB"
         if theirs:
@@ -127,7 +132,7 @@ def pictures(options, model, folder):
 def more(parser):
     parser.add_argument("--peer", type=pathlib.Path, help="sd-cli of stable-diffusion.cpp")
     parser.add_argument("--program", default="scaffolding", help="ours")
-    parser.add_argument("--taesd", help="a folder or file of a tiny autoencoder, for rows of pictures and --peer")
+    parser.add_argument("--taesd", help="a folder of an AutoencoderTiny, for rows of pictures and --peer")
     parser.add_argument("--model", type=pathlib.Path, help="a checkpoint; without it random weights are written")
     parser.add_argument("--row", default="", help="only rows with this in their names")
     parser.add_argument("--size", type=int, default=512)

@@ -86,6 +86,7 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/data/icon_kernel.c
                             ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/gguf_int8.cpu.cpp
                             ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/int8_product.amx.cpp
                             ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/int8_product.cpu.cpp
+                            ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/int8_norm_quantize.cpu.cpp
                             ${PROJECT_SOURCE_DIR}/scaffolding/ops/quantize/int8_quantize.cpu.cpp
                             PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

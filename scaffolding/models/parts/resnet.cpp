@@ -6,6 +6,8 @@
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/models/parts/time_shifts.h"
 #include "scaffolding/nn/half_weights.h"
+#include "scaffolding/nn/looked_at.h"
+#include "scaffolding/nn/quantized_conv.h"
 #include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/ops.h"
@@ -18,6 +20,12 @@ namespace {
 const nn::Conv2dHalf* kept_half(const nn::Conv2d& conv) {
   auto* half = dynamic_cast<const nn::Conv2dHalf*>(conv.present());
   return half && !nn::is_watched(conv) && is_plain(*half) ? half : nullptr;
+}
+// The same of int8 whose input becomes int8 too.
+const nn::Conv2dInt8* kept_int8(const nn::Conv2d& conv) {
+  auto* int8 = dynamic_cast<const nn::Conv2dInt8*>(conv.present());
+  const bool plain = int8 && !nn::is_watched(conv) && is_plain(*int8) && int8->dynamic && !int8->padding.same;
+  return plain ? int8 : nullptr;
 }
 // What fused convolutions read, which go past the layer's call: its own weight, or that; null where neither is allowed.
 const Tensor* read_weight(const nn::Conv2d& conv) {
@@ -72,6 +80,11 @@ Tensor norm_silu_conv(const nn::GroupNorm& norm, const nn::Conv2d& conv, const T
   if (auto* half = kept_half(conv); half && is_plain(norm))
     if (const Tensor y = group_norm_silu_narrow_conv2d(x, norm.num_groups, norm.weight, norm.bias, half->narrow,
                                                        half->bias, residual, norm.eps))
+      return y;
+  if (auto* int8 = kept_int8(conv); int8 && is_plain(norm))
+    if (const Tensor y =
+            group_norm_silu_conv2d_int8(x, norm.num_groups, norm.weight, norm.bias, norm.eps, int8->codes, int8->SCB,
+                                        int8->bias, residual, int8->stride, int8->padding.amounts, int8->dilation))
       return y;
   Tensor y = conv(norm_silu(norm, x));
   return residual ? y + residual : y;

@@ -13,6 +13,13 @@ namespace sf {
 Tensor conv2d_int8(const Tensor& input, const Tensor& weight, const Tensor& scale, const Tensor& bias = {},
                    const Shape& stride = {1}, const Shape& padding = {0}, const Shape& dilation = {1},
                    double unit = kInt8Unit);
+// conv2d_int8(silu(group_norm(input, num_groups, norm_weight, norm_bias, eps)), ...) + residual, which has the result's
+// shape or is [N, O, 1, 1]: the norm writes int8 itself. Undefined where no kernel does it in one: on CUDA, for an
+// input that is not channels-last, where a gradient is wanted.
+Tensor group_norm_silu_conv2d_int8(const Tensor& input, int64_t num_groups, const Tensor& norm_weight,
+                                   const Tensor& norm_bias, double eps, const Tensor& weight, const Tensor& scale,
+                                   const Tensor& bias = {}, const Tensor& residual = {}, const Shape& stride = {1},
+                                   const Shape& padding = {0}, const Shape& dilation = {1}, double unit = kInt8Unit);
 // weight[O, C, KH, KW] of a convolution as conv2d_int8 takes it, in int8, and float32 [O].
 std::tuple<Tensor, Tensor> quantize_conv_int8(const Tensor& weight);
 // And back, [O, C, KH, KW].

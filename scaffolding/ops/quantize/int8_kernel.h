@@ -20,6 +20,14 @@ struct Int8Quantize {
 };
 extern KernelTable<Int8Quantize> int8_quantize;
 
+// The same of silu(group_norm(x)) of x[N, pixels, C], whose statistics are mean[N, groups] and rstd; weight and bias
+// [C]. All float32 but x and codes[N, pixels, C]; most[N]. On the CPU.
+struct Int8NormQuantize {
+  TensorView x, mean, rstd, weight, bias, codes, most;
+  int64_t groups = 1;
+};
+extern KernelTable<Int8NormQuantize> int8_norm_quantize;
+
 // y[m, n] = float(sum over k of a[m, k] * weight[n, k]) * rows[m] * columns[n] + bias[n], rounded after each step. Sums
 // are of 32 bits. rows, columns and bias: float32; bias may be undefined; y: float32, bfloat16 or float16. On the CPU.
 struct Int8Linear {
@@ -27,10 +35,10 @@ struct Int8Linear {
 };
 extern KernelTable<Int8Linear> int8_linear;
 
-// The same of what a convolution's kernel sees of x[N, H, W, C] at each of the output's pixels, y[N out[0] out[1], O];
-// weight[O, KH, KW, C], rows[N].
+// The same of what a convolution's kernel sees of x[N, H, W, C] at each of the output's pixels, y[N out[0] out[1], O],
+// plus residual of y's dtype and sizes, or undefined; weight[O, KH, KW, C], rows[N], bias[O] or [N, O].
 struct Int8Conv {
-  TensorView x, weight, rows, columns, bias, y;
+  TensorView x, weight, rows, columns, bias, residual, y;
   int64_t stride[2], padding[2], dilation[2], out[2];
 };
 extern KernelTable<Int8Conv> int8_conv;

@@ -10,13 +10,14 @@
 namespace sf {
 namespace SF_ISA {
 
-// c[r, n] = float(sum + correction[n]) * rows[r / each] * columns[n] + bias[n]
+// c[r, n] = float(sum + correction[n]) * rows[r / each] * columns[n] + bias[n] + residual[r, n]
 struct ScaledEpilogue {
   void* c;
   int64_t c_row;
   DType c_type;
   const float *rows, *columns, *bias;
-  int64_t each;  // rows of a scale
+  int64_t each, bias_step;  // rows of a scale; from its bias to the next one's
+  const void* residual;     // as c lies
   int32_t* correction;
 
   SF_INLINE bool plain() const { return false; }
@@ -26,6 +27,7 @@ SF_INLINE ScaledEpilogue columns(ScaledEpilogue e, int64_t c0) {
   e.c = advance(e.c, e.c_type, c0);
   e.columns += c0;
   if (e.bias) e.bias += c0;
+  e.residual = advance(e.residual, e.c_type, c0);
   if (e.correction) e.correction += c0;
   return e;
 }
@@ -34,11 +36,9 @@ template <class T>
 SF_INLINE void finish_scaled(const ScaledEpilogue& e, T* c, int64_t row, int rows, int64_t col, int cols,
                              const int32_t* sums, int64_t sums_row) {
   typedef int32_t Ints __attribute__((vector_size(kVecBytes)));
-  alignas(64) float column[kTileVecs * kLanes] = {}, bias[kTileVecs * kLanes] = {};
+  alignas(64) float column[kTileVecs * kLanes] = {};
   alignas(64) int32_t correction[kTileVecs * kLanes] = {};
   for (int j = 0; j < cols; ++j) column[j] = e.columns[col + j];
-  if (e.bias)
-    for (int j = 0; j < cols; ++j) bias[j] = e.bias[col + j];
   if (e.correction)
     for (int j = 0; j < cols; ++j) correction[j] = e.correction[col + j];
   int64_t at = row / e.each;
@@ -50,8 +50,10 @@ SF_INLINE void finish_scaled(const ScaledEpilogue& e, T* c, int64_t row, int row
       std::memcpy(&sum, sums + i * sums_row + j, sizeof sum);
       std::memcpy(&less, correction + j, sizeof less);
       vf v = vf(__builtin_convertvector(sum + less, vf_raw)) * by * load(column + j);
-      if (e.bias) v += load(bias + j);
-      store_n(c + i * e.c_row + j, v, cols - j < kLanes ? cols - j : kLanes);
+      const int n = cols - j < kLanes ? cols - j : kLanes;
+      if (e.bias) v += load_n(e.bias + at * e.bias_step + col + j, n);
+      if (e.residual) v += load_n(static_cast<const T*>(e.residual) + (row + i) * e.c_row + col + j, n);
+      store_n(c + i * e.c_row + j, v, n);
     }
   }
 }
@@ -74,6 +76,8 @@ template <class K, class C> SF_INLINE ScaledEpilogue scaled_epilogue(const C& ca
           call.columns.template as<const float>(),
           call.bias ? call.bias.template as<const float>() : nullptr,
           call.y.sizes[0] / call.rows.sizes[0],
+          call.bias && call.bias.ndim == 2 ? n : 0,
+          nullptr,
           new_corrections<K>(n)};
 }
 
@@ -104,6 +108,7 @@ template <class K> static void convolve_scaled(const Int8Conv& f) {
   Int8Operands<K, ConvProduct<K, int8_t, true, ScaledEpilogue>> p{};
   p.m = f.y.sizes[0], p.n = f.y.sizes[1], p.k = g.taps * padded;
   p.e = scaled_epilogue<K>(f);
+  p.e.residual = f.residual.data;
   p.from = {&g, f.x.as<const int8_t>(), in, zeros};
   p.channels = in, p.padded = padded;
   p.w = {f.weight.as<const int8_t>(), in, g.taps * in, 1};

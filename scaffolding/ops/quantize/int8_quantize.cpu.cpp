@@ -1,8 +1,7 @@
 // Numbers to codes of int8 on vectors. Compiled without contraction (cmake/sources.cmake).
-#include "scaffolding/backend/cpu/simd.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
-#include "scaffolding/ops/quantize/int8_kernel.h"
+#include "scaffolding/ops/quantize/int8_lanes.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -25,31 +24,10 @@ template <class T> static float largest_of(const T* x, int64_t n) {
   return bad == 0 ? reduce_max(max(largest[0], largest[1])) : __builtin_nanf("");
 }
 
-// The nearest whole numbers of kLanes floats, half to even, as bytes.
-SF_INLINE void store_codes(int8_t* to, vf v) {
-#if defined(__AVX512F__)
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32((__m512)v.v)));
-#elif defined(__AVX2__)
-  const __m256i whole = _mm256_cvtps_epi32((__m256)v.v);
-  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
-#else
-  for (int i = 0; i < kLanes; ++i) to[i] = int8_t(int32_t((v[i] + 12582912.f) - 12582912.f));
-#endif
-}
 template <class T> static void codes_of(const T* x, int64_t n, float by, int8_t* codes) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store_codes(codes + i, load(x + i) * vf(by));
-  if (i == n) return;
-  int8_t last[kLanes];
-  store_codes(last, load_n(x + i, int(n - i)) * vf(by));
-  std::memcpy(codes + i, last, size_t(n - i));
-}
-
-// 0: all codes are 0.
-static float code_factor(float largest) {
-  const float by = largest > 0 ? 127.f / largest : 0.f;
-  return __builtin_isfinite(by) ? by : 0.f;
+  if (i < n) store_codes(codes + i, load_n(x + i, int(n - i)) * vf(by), int(n - i));
 }
 
 template <class T> static void quantize(const Int8Quantize& q) {
