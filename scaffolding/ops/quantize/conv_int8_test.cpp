@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "scaffolding/core/provider.h"
+#include "scaffolding/io/test_folder.h"
 #include "scaffolding/ops/int_mm/kernel.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/ops.h"
@@ -72,6 +73,54 @@ TEST(ConvInt8, SumsAreExactOnEveryInstructionSet) {
       EXPECT_EQ(amax(abs(got - want)).item(), 0) << label << ' ' << str(c.x);
     }
   }
+}
+
+Tensor channels_last(const Tensor& x) { return x.contiguous(MemoryFormat::ChannelsLast); }
+double relative(const Tensor& got, const Tensor& want) {
+  return (norm(got.to(kFloat64) - want.to(kFloat64)) / norm(want.to(kFloat64))).item();
+}
+
+// Codes of a number halfway between two may be either: sums of few of them differ.
+TEST(GroupNormSiluConvInt8, IsTheNormAndThenTheConvolution) {
+  manual_seed(7);
+  for (DType t : {kFloat32, kBFloat16})
+    for (int64_t samples : {1, 3}) {
+      const int64_t in = 40, out = 24;
+      const Tensor x = channels_last(randn({samples, in, 9, 11}) * 2.0 + 0.5).to(t), gain = randn({in}),
+                   shift = randn({in}), bias = randn({out});
+      auto [w, most] = quantize_conv_int8(randn({out, in, 3, 3}));
+      const Tensor plain = conv2d_int8(group_norm_silu(x, 8, gain, shift), w, most, bias, {1}, {1});
+      for (const Tensor& beside : {Tensor(), randn(plain.shape()).to(t), randn({samples, out, 1, 1}).to(t)}) {
+        const Tensor got = group_norm_silu_conv2d_int8(x, 8, gain, shift, 1e-5, w, most, bias, beside, {1}, {1});
+        ASSERT_TRUE(got);
+        EXPECT_EQ(got.dtype(), t);
+        EXPECT_LT(relative(got, beside ? plain + beside : plain), t == kFloat32 ? 1e-3 : 8e-3);
+      }
+    }
+}
+
+// Results that are all small, or below zero: the largest of them is not that of the largest argument.
+TEST(GroupNormSiluConvInt8, FindsTheLargestMagnitudeBelowZeroToo) {
+  manual_seed(8);
+  const Tensor x = channels_last(randn({2, 16, 6, 5}));
+  auto [w, most] = quantize_conv_int8(randn({8, 16, 1, 1}));
+  for (double offset : {0.0, -2.0, -9.0}) {
+    const Tensor gain = full({16}, 0.1), shift = full({16}, offset);
+    const Tensor want = conv2d_int8(group_norm_silu(x, 4, gain, shift), w, most);
+    EXPECT_LT(relative(group_norm_silu_conv2d_int8(x, 4, gain, shift, 1e-5, w, most), want), 1e-2) << offset;
+  }
+}
+
+TEST(GroupNormSiluConvInt8, IsLeftToOthersWhereNoKernelIs) {
+  auto [w, most] = quantize_conv_int8(randn({8, 16, 1, 1}));
+  const Tensor ones = full({16}, 1.0), x = channels_last(randn({1, 16, 4, 4}));
+  EXPECT_FALSE(group_norm_silu_conv2d_int8(randn({1, 16, 4, 4}), 4, ones, ones, 1e-5, w, most));
+  EXPECT_FALSE(group_norm_silu_conv2d_int8(x.to(kFloat64), 4, ones, ones, 1e-5, w, most));
+  EXPECT_FALSE(group_norm_silu_conv2d_int8(x.detach().requires_grad_(), 4, ones, ones, 1e-5, w, most));
+  SF_EXPECT_ERROR(ValueError, "input has numbers that are not finite",
+                  group_norm_silu_conv2d_int8(x * double(INFINITY), 4, ones, ones, 1e-5, w, most));
+  SF_EXPECT_ERROR(ValueError, "num_groups must divide channels, got num_groups=3",
+                  group_norm_silu_conv2d_int8(x, 3, ones, ones, 1e-5, w, most));
 }
 
 TEST(ConvInt8, GradientsPassThroughTheDequantisedWeight) {
