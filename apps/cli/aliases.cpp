@@ -53,6 +53,8 @@ constexpr Alias kLong[] = {
     {"ckpt", "model"},
     {"checkpoint", "model"},
     {"model-path", "model"},
+    {"taesd", "vae"},
+    {"tae", "vae"},
     {"precision", "dtype"},
     {"torch-dtype", "dtype"},
     {"video-frames", "num-frames"},

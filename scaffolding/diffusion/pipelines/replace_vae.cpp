@@ -51,11 +51,25 @@ void check_channels(const std::string& path, int64_t got, int64_t wanted) {
            "; take an autoencoder of the model's family");
 }
 
+// The tensor of a tiny autoencoder's file (TAESD, TAEF1 as diffusers has them) that takes the latents.
+constexpr const char* kTinyLatents = "decoder.layers.0.weight";
+
+std::shared_ptr<models::Model> tiny_from_file(const std::string& path, const Shape& takes_latents,
+                                              const models::Model& old, const models::LoadModelOptions& how) {
+  const int64_t channels = takes_latents.size() == 4 ? takes_latents[1] : 0;
+  check_channels(path, channels, latent_channels(const_cast<models::Model&>(old).config()));
+  io::Object config = io::Object::container(io::Object::Dict, {});
+  io::set_entry(config, "latent_channels", io::Object(channels));
+  return models::load_single_model(path, "AutoencoderTiny", config, how);
+}
+
 std::shared_ptr<models::Model> from_file(const std::string& path, const models::Model& old,
                                          const models::LoadModelOptions& how) {
   const io::Object own = const_cast<models::Model&>(old).config();
-  if (const auto channels = latent_channels_in(*io::open_checkpoint(path)))
-    check_channels(path, *channels, latent_channels(own));
+  const auto file = io::open_checkpoint(path);
+  if (const auto names = file->names(); std::find(names.begin(), names.end(), kTinyLatents) != names.end())
+    return tiny_from_file(path, file->entry(kTinyLatents).shape, old, how);
+  if (const auto channels = latent_channels_in(*file)) check_channels(path, *channels, latent_channels(own));
   std::string why;
   for (auto& config : possible_configs(old.type(), own)) {
     try {

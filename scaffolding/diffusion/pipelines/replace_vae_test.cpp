@@ -5,6 +5,7 @@
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/io/test_folder.h"
+#include "scaffolding/models/autoencoders/autoencoder_tiny.h"
 #include "scaffolding/models/names/name_table.h"
 #include "scaffolding/nn/state_dict.h"
 
@@ -58,6 +59,21 @@ TEST_F(ReplaceVae, FromFiles) {
                  path("ldm.ckpt"));
   for (auto* name : {"own.safetensors", "prefixed.safetensors", "ldm.safetensors", "whole.safetensors", "ldm.ckpt"})
     expect_replaced(path(name));
+}
+
+TEST_F(ReplaceVae, FromAFileOfATinyAutoencoder) {
+  manual_seed(3);
+  models::AutoencoderTiny tiny{models::AutoencoderTinyConfig{}};
+  io::save_safetensors(tensors(tiny), path("taesd.safetensors"));
+  auto pipe = test::tiny();
+  pipe.vae = autoencoder(std::make_shared<models::AutoencoderTiny>(models::AutoencoderTinyConfig{}));
+  replace_vae(pipe, path("taesd.safetensors"));
+  EXPECT_EQ(pipe.vae->config_float("scaling_factor", 0), 1);
+  EXPECT_EQ(pipe.vae->decode(ones({1, 4, 4, 4})).shape(), (Shape{1, 3, 32, 32}));
+  auto of_others = tensors(tiny);
+  of_others.at("decoder.layers.0.weight") = ones({64, 16, 3, 3});
+  io::save_safetensors(of_others, path("taef1.safetensors"));
+  expect_refused(path("taef1.safetensors"), "has latents of 16 channels, and the model's have 4");
 }
 
 TEST_F(ReplaceVae, FromFolders) {
