@@ -111,7 +111,7 @@ def passes(options, model, folder):
 
 def pictures(options, model, folder):
     for kind in (k for k in PICTURES if any(text in f"picture {k}" for text in options.row.split(","))):
-        common = ["--steps", "2", "--seed", "1"]
+        common = ["--steps", "1", "--seed", "1"]
         small = [model.with_name(f"{model.stem}-{kind}.gguf")]
         if not small[0].exists():
             run([options.program, "convert", model, small[0], "--type", kind], folder)
