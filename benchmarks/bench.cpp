@@ -27,6 +27,7 @@ static std::vector<Row>& rows() {
   static std::vector<Row> list;
   return list;
 }
+Goal share_of_int8(double vectors, double tiles) { return share(cpu::has(cpu::Isa::avx512amx) ? tiles : vectors); }
 Rows::Rows(void (*add)(std::vector<Row>&)) { add(rows()); }
 
 struct Factors {

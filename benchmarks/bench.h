@@ -23,6 +23,8 @@ struct Goal {
   double value = 0;  // Share of the roof; Speedup over the peer; Seconds at most
 };
 inline Goal share(double v) { return {Goal::Share, v}; }
+// Of integers: what vectors should reach, and tiles, which what is beside their products holds up more.
+Goal share_of_int8(double vectors, double tiles);
 inline Goal speedup(double v) { return {Goal::Speedup, v}; }
 inline Goal seconds(double v) { return {Goal::Seconds, v}; }
 

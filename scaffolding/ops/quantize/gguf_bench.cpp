@@ -3,8 +3,9 @@
 
 namespace sf::bench {
 
-// Many rows: a product at the rate of the activations' dtype, since blocks are decoded once for all rows. Few rows: as
-// fast as the blocks are read; so many weights in turn that no cache holds them. "int8": with int8 activations.
+// Many rows: a product at the rate of the activations' dtype, since blocks are decoded once for all rows; with int8
+// activations ("int8") at that of integers, beside which scales of blocks are multiplied. Few rows: as fast as the
+// blocks are read; so many weights in turn that no cache holds them.
 static Rows gguf_rows([](std::vector<Row>& rows) {
   constexpr int64_t n = 4096;
   for (const char* format : {"Q8_0", "Q4_0", "Q4_K", "Q6_K"}) {
@@ -14,7 +15,8 @@ static Rows gguf_rows([](std::vector<Row>& rows) {
                         const Tensor w = quantize_gguf(random({n, n}, kFloat32), name);
                         return [=, x = random({n, n}, t)] { keep(linear_gguf(x, w, {}, name)); };
                       }});
-    rows.push_back({"linear_gguf 4096 " + name + " int8", roof_of(kFloat32), 2.0 * n * n * n, share(0.8), [=] {
+    const Goal of_integers = name.ends_with("_K") ? share_of_int8(0.5, 0.35) : share_of_int8(0.6, 0.4);
+    rows.push_back({"linear_gguf 4096 " + name + " int8", Roof::Int8, 2.0 * n * n * n, of_integers, [=] {
                       const Tensor w = quantize_gguf(random({n, n}, kFloat32), name);
                       return [=, x = random({n, n}, kFloat32)] { keep(linear_gguf(x, w, {}, name, "none", {}, true)); };
                     }});

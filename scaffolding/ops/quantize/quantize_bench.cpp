@@ -34,7 +34,7 @@ static Rows quantize_rows([](std::vector<Row>& rows) {
          }});
   for (bool dynamic : {false, true})
     rows.push_back({dynamic ? "linear_int8 4096 dynamic" : "linear_int8 4096", dynamic ? Roof::Int8 : Roof::F32,
-                    2.0 * wide * wide * wide, share(dynamic ? 0.6 : 0.8), [=] {
+                    2.0 * wide * wide * wide, dynamic ? share_of_int8(0.85, 0.5) : share(0.8), [=] {
                       auto [codes, scale] = quantize_int8(random({wide, wide}, kFloat32));
                       return [=, codes = codes, scale = scale, x = random({wide, wide}, kFloat32)] {
                         keep(linear_int8(x, codes, scale, {}, kInt8Unit, dynamic));
