@@ -145,7 +145,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = options.model
         if not model and (options.peer or options.taesd):
-            from random_sd15 import write_model
+            from random_checkpoint import write_model
 
             model = pathlib.Path(folder) / "sd15.safetensors"
             write_model(model)

@@ -35,7 +35,7 @@ import subprocess
 import threading
 import time
 
-from random_sd15 import write_model
+from random_checkpoint import write_model
 from served import Server
 
 MODEL = "sd15-random"

@@ -1,4 +1,4 @@
-"""A checkpoint of Stable Diffusion 1.5's sizes with random weights: what benchmarks beside other programs read, which
+"""A checkpoint of Stable Diffusion's sizes with random weights: what benchmarks beside other programs read, which
 know no other sizes than published ones."""
 
 import json
@@ -11,10 +11,10 @@ import numpy as np
 NAMES = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "single_file.json.xz"
 
 
-def write_model(path):
-    """Stable Diffusion 1.5's tensors by their published names in bfloat16: the same few random numbers over and over,
-    scaled by the fan-in so that they neither vanish nor grow on their way."""
-    shapes = json.loads(lzma.decompress(NAMES.read_bytes()))["full"]["v1"]["checkpoint"]
+def write_model(path, kind="v1"):
+    """The tensors of a kind (1.5 is "v1", XL "xl_base") by their published names in bfloat16: the same few random
+    numbers over and over, scaled by the fan-in so that they neither vanish nor grow on their way."""
+    shapes = json.loads(lzma.decompress(NAMES.read_bytes()))["full"][kind]["checkpoint"]
     shapes = {n: s for n, s in shapes.items() if "." in n and "ema" not in n and not n.endswith("position_ids")}
     entries, at = {}, 0
     for name, shape in shapes.items():
