@@ -17,9 +17,8 @@ namespace SF_ISA {
 constexpr int kStripVecs = 2, kStripCols = kStripVecs * kLanes;
 constexpr int kDeep = 256;  // numbers of a column that are packed together: a K format's block, or eight of the others
 constexpr bool kManyRegisters = kLanes == 16;
-constexpr int kStripRows = kManyRegisters ? 8 : 4;  // sums that stay in registers
-// Of dots, where registers are many: with the numbers that those become.
-constexpr int kDottedRows = kManyRegisters ? 6 : 4;
+constexpr int kStripRows = kManyRegisters ? 8 : 4;        // sums that stay in registers
+constexpr int kDottedRows = kManyRegisters ? 6 : 3;       // of dots, with the numbers that those become
 constexpr int64_t kMostRows = 64, kRowBytes = 192 << 10;  // of activations that stay in a cache
 constexpr int64_t kPackedAtOnce = 2 << 20;                // bytes
 
