@@ -20,11 +20,16 @@
 #include "scaffolding/ops/fused/modulate/kernel.h"
 #include "scaffolding/ops/group_norm/kernel.h"
 #include "scaffolding/ops/index/kernel.h"
+#include "scaffolding/ops/int_mm/kernel.h"
 #include "scaffolding/ops/layer_norm/kernel.h"
 #include "scaffolding/ops/loss/kernel.h"
 #include "scaffolding/ops/matmul/linear_gradient.h"
 #include "scaffolding/ops/pointwise/kernel.h"
 #include "scaffolding/ops/pointwise/where_kernel.h"
+#include "scaffolding/ops/quantize/coded_kernel.h"
+#include "scaffolding/ops/quantize/gguf_int8.h"
+#include "scaffolding/ops/quantize/gguf_kernel.h"
+#include "scaffolding/ops/quantize/int8_kernel.h"
 #include "scaffolding/ops/quantize/kernel.h"
 #include "scaffolding/ops/random/kernel.h"
 #include "scaffolding/ops/reduce/kernel.h"
@@ -79,6 +84,38 @@ struct Costs {
   void of(const ScaledProduct& p) {
     views(p.a, p.b, p.scale_a, p.scale_b, p.bias, p.residual, p.c);
     cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
+  }
+  void of(const CodedProduct& p) {
+    views(p.a, p.codes, p.scales, p.nested, p.bias, p.residual, p.c);
+    cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
+  }
+  void of(const GgufProduct& p) {
+    views(p.a, p.blocks, p.bias, p.residual, p.c);
+    cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
+  }
+  void of(const GgufInt8Product& p) {
+    views(p.codes, p.scales, p.sums, p.blocks, p.bias, p.c);
+    cost.flop = 2.0 * double(p.c.numel()) * double(p.codes.sizes[1]);
+  }
+  void of(const IntMm& p) {
+    views(p.a, p.b, p.c);
+    cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
+  }
+  void of(const Int8Linear& p) {
+    views(p.a, p.weight, p.rows, p.columns, p.bias, p.y);
+    cost.flop = 2.0 * double(p.y.numel()) * double(p.a.sizes[1]);
+  }
+  void of(const Int8Conv& c) {
+    views(c.x, c.weight, c.rows, c.columns, c.bias, c.residual, c.y);
+    cost.flop = double(c.y.numel()) * per_output(c.weight);
+  }
+  void of(const Int8Quantize& q) {
+    views(q.x, q.codes, q.most);
+    if (q.measure) cost.bytes += stored(q.x) * double(size_of(q.x.dtype));
+  }
+  void of(const Int8NormQuantize& q) {
+    views(q.x, q.mean, q.rstd, q.weight, q.bias, q.codes, q.most);
+    cost.bytes += stored(q.x) * double(size_of(q.x.dtype));
   }
   static double per_output(const TensorView& weight) { return 2.0 * double(weight.numel()) / double(weight.sizes[0]); }
   void of(const ConvForward& c) {
@@ -209,6 +246,8 @@ template <class Args> KernelCost read(const void* args) {
 std::map<const KernelTableBase*, Reader> make_readers() {
   std::map<const KernelTableBase*, Reader> m;
   auto add = [&]<class... Args>(const KernelTable<Args>&... table) { ((m[&table] = read<Args>), ...); };
+  add(coded_product, gguf_product, gguf_int8_product, int_mm_kernel, int8_linear, int8_conv, int8_quantize,
+      int8_norm_quantize);
   add(gemm, linear_gradient, linear_add_kernel, mlp_hidden, mlp_hidden_gradient, gated_linear, scaled_product,
       conv_forward, narrow_conv_forward, prepared_conv_forward, finished_conv_forward, conv_backward_data,
       conv_backward_weights, attention_forward, attention_backward, batch_norm_forward, batch_norm_backward,
