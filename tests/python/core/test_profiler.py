@@ -5,6 +5,7 @@ import ctypes
 import pytest
 
 import scaffolding as sf
+from scaffolding import nn
 from scaffolding.profiler import profile
 
 
@@ -20,6 +21,28 @@ def test_products_convolutions_and_attention_count_their_operations():
     assert flops["gemm"] == 2 * 4 * 8 * 2
     assert flops["conv_forward"] == 2 * (2 * 5 * 6 * 6) * (3 * 9)
     assert flops["attention"] == 4 * 2 * 7 * 9 * 8
+
+
+def test_products_with_weights_in_few_bits_count_theirs():
+    net = nn.Sequential(nn.Linear(64, 32))
+    conv = nn.Sequential(nn.Conv2d(8, 4, 3, padding=1))
+    x, picture = sf.randn(20, 64), sf.randn(2, 8, 6, 5)
+    flops = {}
+    for kind, how in (("nf4", {}), ("q8_0", {}), ("int8", {"dynamic": True}), ("q4_0", {"dynamic": True})):
+        few = nn.Sequential(nn.Linear(64, 32))
+        few.load_state_dict(net.state_dict())
+        nn.quantize_(few, kind, rules={"*": kind}, **how)
+        with profile() as prof, sf.no_grad():
+            few(x)
+        flops |= {e.key: e.flops for e in prof.events() if e.flops}
+    nn.quantize_(conv, "int8", dynamic=True, rules={"*": "int8"})
+    with profile() as prof, sf.no_grad():
+        conv(picture)
+    flops |= {e.key: e.flops for e in prof.events() if e.flops}
+    linear = 2 * 20 * 64 * 32
+    for name in ("coded_product", "gguf_product", "int8_linear", "gguf_int8_product"):
+        assert flops[name] == linear, name
+    assert flops["int8_conv"] == 2 * (2 * 4 * 6 * 5) * (8 * 9)
 
 
 def test_bytes_are_each_operand_once_and_broadcast_ones_as_stored():
