@@ -31,11 +31,11 @@ def test_products_with_weights_in_few_bits_count_theirs():
     for kind, how in (("nf4", {}), ("q8_0", {}), ("int8", {"dynamic": True}), ("q4_0", {"dynamic": True})):
         few = nn.Sequential(nn.Linear(64, 32))
         few.load_state_dict(net.state_dict())
-        nn.quantize_(few, kind, rules={"*": kind}, **how)
+        nn.quantize_(few, kind, **how)
         with profile() as prof, sf.no_grad():
             few(x)
         flops |= {e.key: e.flops for e in prof.events() if e.flops}
-    nn.quantize_(conv, "int8", dynamic=True, rules={"*": "int8"})
+    nn.quantize_(conv, "int8", dynamic=True)
     with profile() as prof, sf.no_grad():
         conv(picture)
     flops |= {e.key: e.flops for e in prof.events() if e.flops}
