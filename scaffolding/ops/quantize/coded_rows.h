@@ -15,7 +15,7 @@ struct NibbleRows {
   int64_t k, block;
   BlockScales scales;
   const float* table;
-  SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, float* to) const {
+  template <class To> SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, To* to) const {
     const int64_t first = row * k + k0;
     for (int64_t i = 0; i < count;) {
       const int64_t at = first + i, b = at / block, end = min64(count, (b + 1) * block - first);
@@ -55,7 +55,7 @@ template <class Q> struct Float8Rows {
   int64_t k;
   const float* scales;
   bool by_row;
-  SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, float* to) const {
+  template <class To> SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, To* to) const {
     const uint8_t* from = codes + row * k + k0;
     const vf scale(scales[by_row ? row : 0]);
     int64_t i = 0;
@@ -75,7 +75,7 @@ template <class T> struct HalfRows {
   const T* numbers;
   int64_t k;
   SF_INLINE const T* plain(int64_t row, int64_t k0) const { return numbers + row * k + k0; }
-  SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, float* to) const {
+  template <class To> SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, To* to) const {
     const T* from = plain(row, k0);
     int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));

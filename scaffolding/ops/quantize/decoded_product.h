@@ -5,8 +5,8 @@
 // while arithmetic keeps up.
 //
 // A decoder D says what a weight's numbers are: decode(row, k0, count, to) writes `count` of them, of that row from k0
-// on, a multiple of 256; `to` has room for 256. prefetch(row, k0, count) asks for their bytes. plain(row, k0), where
-// there is one: where they lie as numbers of another dtype.
+// on, a multiple of 256; `to`, of float and perhaps of 16 bits, has room for 256. prefetch(row, k0, count) asks for
+// their bytes. plain(row, k0), where there is one: where they lie as numbers of another dtype.
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include <type_traits>
@@ -36,7 +36,7 @@ template <class K, class S, class D> struct DecodedOperands {
     watch_packing<K>(rest);
   }
   SF_INLINE void decode(int64_t row, int64_t k0, int64_t count, Number* to) const {
-    if constexpr (std::is_same_v<Number, float>) {
+    if constexpr (requires { weight.decode(row, k0, count, to); }) {
       weight.decode(row, k0, count, to);
     } else {
       alignas(64) float numbers[kDecoded];
