@@ -208,13 +208,17 @@ Tensor group_norm_silu_conv2d_int8(const Tensor& input, int64_t num_groups, cons
                                    const Tensor& bias, const Tensor& residual, const Shape& stride,
                                    const Shape& padding, const Shape& dilation, double unit) {
   const char* op = "group_norm_silu_conv2d_int8";
-  const bool here = !MetaMemory::kernels_of(input.device()).is_cuda() && !autocast::active() && input.ndim() == 4 &&
-                    input.numel() > 0 && is_narrow(input.dtype()) && input.is_contiguous(MemoryFormat::ChannelsLast);
+  const bool here = norm_weight && norm_bias && !MetaMemory::kernels_of(input.device()).is_cuda() &&
+                    !autocast::active() && input.ndim() == 4 && input.numel() > 0 && is_narrow(input.dtype()) &&
+                    input.is_contiguous(MemoryFormat::ChannelsLast);
   if (!here || autograd::any_requires_grad({input, norm_weight, norm_bias, bias, residual})) return {};
   check_codes(op, weight, scale);
   SF_CHECK(num_groups > 0 && input.size(1) % num_groups == 0, op,
            ": num_groups must divide channels, got num_groups=", num_groups, " for input ", input.shape());
   const Int8Conv2d c = sizes_of(op, input, weight, stride, padding, dilation);
+  check_shape(op, "norm_weight", norm_weight, {c.channels});
+  check_shape(op, "norm_bias", norm_bias, {c.channels});
+  check_shape(op, "bias", bias, {c.out_channels});
   const int64_t n = input.size(0);
   const Shape sizes{n, c.out_channels, c.out_h, c.out_w};
   const bool shifts = residual && residual.shape() == Shape{n, c.out_channels, 1, 1} && residual.shape() != sizes;

@@ -98,8 +98,8 @@ SF_INLINE Ints times_pairs(Shorts a, Ints b) {
 #endif
 }
 
-// sum + products of four bytes without a sign and four signed ones; sum + products of two pairs of 16 bits. As
-// instructions: the flags of this file's instruction set do not have them, the processor was asked.
+// sum + products of four bytes without a sign and four signed ones. As an instruction: the flags of this file's
+// instruction set do not have it, the processor was asked.
 SF_INLINE Ints add_dot(Ints sum, Ints a, Ints b) {
 #if defined(__AVX512F__)
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
