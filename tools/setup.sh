@@ -44,6 +44,7 @@ look() {
     required+=(libpcre2-dev)
   if ((!program_only)); then
     has_header gtest/gtest.h || required+=(libgtest-dev)
+    has_header lzma.h || required+=(liblzma-dev)
     good_python "${PYTHON:-python3}" || good_python /usr/bin/python3 || required+=(python3-venv python3-dev)
     # mp4 and webm files: 34 MB to download, since Debian's libav knows every codec
     has_header libavformat/avformat.h || optional+=(libavformat-dev libavcodec-dev libavutil-dev)

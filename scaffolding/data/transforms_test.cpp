@@ -31,7 +31,7 @@ template <class E = ValueError> void refused(const std::string& text, const std:
 }
 
 TEST(Resize, equals_pillow_bit_for_bit) {
-  const std::string path = SF_SOURCE_DIR "/tests/golden/data/resize.safetensors.gz";
+  const std::string path = SF_SOURCE_DIR "/tests/golden/data/resize.safetensors.xz";
   io::SafetensorsFile golden(io::Bytes::take(test::unpacked(path), path));
   int seen = 0;
   for (auto& e : golden.entries()) {

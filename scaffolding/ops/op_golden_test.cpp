@@ -1,5 +1,5 @@
 // Values and gradients against torch's. torch is not needed to run the tests: make_golden.py evaluated every sample
-// with the op's `like` and wrote tests/golden/ops/<op>.safetensors.gz,
+// with the op's `like` and wrote tests/golden/ops/<op>.safetensors.xz,
 // with a hash of the sample that tells a stale fixture.
 //   sample.<i>           (metadata) the hash of sample i
 //   sample.<i>.out.<k>   (metadata) dtype and shape of output k; (tensor) its values
@@ -25,7 +25,7 @@ namespace {
 using nlohmann::json;
 
 std::string fixture_path(const std::string& op) {
-  return std::string(SF_SOURCE_DIR) + "/tests/golden/ops/" + op + ".safetensors.gz";
+  return std::string(SF_SOURCE_DIR) + "/tests/golden/ops/" + op + ".safetensors.xz";
 }
 
 std::string hex(double d) {
@@ -178,14 +178,14 @@ void check_golden(const OpEntry& op, const OpTest& t) {
   std::string path = fixture_path(op.name);
   ASSERT_TRUE(std::filesystem::exists(path))
       << op.name << " has samples and no golden file; run `make golden` and commit tests/golden/ops/" << op.name
-      << ".safetensors.gz";
+      << ".safetensors.xz";
   io::SafetensorsFile file(io::Bytes::take(unpacked(path), path));
   for (size_t i = 0; i < t.all.size(); ++i) {
     if (!t.all[i]->golden) continue;
     std::string key = "sample." + std::to_string(i);
     auto found = file.metadata().find(key);
     bool fresh = found != file.metadata().end() && found->second == hash_of(op, *t.all[i]);
-    EXPECT_TRUE(fresh) << op.name << ": tests/golden/ops/" << op.name << ".safetensors.gz is stale at sample " << i
+    EXPECT_TRUE(fresh) << op.name << ": tests/golden/ops/" << op.name << ".safetensors.xz is stale at sample " << i
                        << " (its inputs or the op's `like` changed); run `make golden` and commit the file";
     if (fresh) check_sample(op, *t.all[i], file, key);
   }

@@ -1,4 +1,4 @@
-"""Writes tests/golden/ops/<op>.safetensors.gz: what torch computes for the samples of every op's test.
+"""Writes tests/golden/ops/<op>.safetensors.xz: what torch computes for the samples of every op's test.
 
     build/dev/scaffolding_tests --dump-samples build/golden
     python tests/golden/make_golden.py build/golden          # a Python that has torch; `make golden` does both
@@ -19,7 +19,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from packed import SUFFIX, unpacked, write_packed
+from packed import LONG_SUFFIX as SUFFIX, unpacked, write_packed
 
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,

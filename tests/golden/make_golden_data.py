@@ -1,7 +1,7 @@
 """Golden files for pictures and data loading, from Pillow and torch: tests/golden/data/.
 
 TORCH_PYTHON tests/golden/make_golden_data.py [folder of shared data]
-resize.safetensors.gz: PIL.Image.resize of random pictures; orders.json: torch.utils.data.DataLoader,
+resize.safetensors.xz: PIL.Image.resize of random pictures; orders.json: torch.utils.data.DataLoader,
 random_split and samplers;
 pngsuite.json.gz: what Pillow decodes PngSuite's files to; photo.*: small pictures that Pillow wrote, and their pixels.
 """
@@ -53,7 +53,7 @@ def resize():
             for height, width in ((12, 18), (40, 9), (23, 60), (7, 37)):
                 out = np.asarray(image.resize((width, height), code)).reshape(height, width, channels)
                 tensors[f"{mode}.{name}.{height}x{width}"] = np.ascontiguousarray(out)
-    write_packed(OUT / "resize.safetensors.gz", save(tensors, {"made_by": MADE_BY}))
+    write_packed(OUT / "resize.safetensors.xz", save(tensors, {"made_by": MADE_BY}))
 
 
 def batches(loader):

@@ -1,4 +1,4 @@
-"""Golden file for changes of colour and grids, from torchvision: tests/golden/data/transforms.safetensors.gz.
+"""Golden file for changes of colour and grids, from torchvision: tests/golden/data/transforms.safetensors.xz.
 
     TORCH_PYTHON tests/golden/make_golden_transforms.py      needs torchvision
 
@@ -41,7 +41,7 @@ def main():
         tensors[f"grid.{number}"] = make_grid(tensors["grid"], **options)
         tensors[f"grid.{number}.grey"] = make_grid(tensors["grid"][:, :1], **options)
     made_by = {"made_by": f"torch {torch.__version__}, torchvision {torchvision.__version__}"}
-    path = pathlib.Path(__file__).parent / "data" / "transforms.safetensors.gz"
+    path = pathlib.Path(__file__).parent / "data" / "transforms.safetensors.xz"
     write_packed(path, save({k: v.contiguous() for k, v in tensors.items()}, made_by))
 
 

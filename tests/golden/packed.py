@@ -1,5 +1,5 @@
-"""Golden files: tensors as safetensors, descriptions as JSON. Under gzip what C++ reads, under xz, which takes a tenth
-less, what only Python reads: folders too. No PyTorch here: tests read tensors with the library's `safetensors.load`,
+"""Golden files: tensors as safetensors, descriptions as JSON. Under xz, which takes a tenth less than gzip, or under
+gzip as older ones are: both languages read either. Folders too. No PyTorch here: tests read tensors with the library's `safetensors.load`,
 the scripts write with safetensors' `save`.
 """
 

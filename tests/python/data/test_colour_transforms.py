@@ -12,7 +12,7 @@ import scaffolding as sf
 from scaffolding import data, utils
 from scaffolding.data import transforms as T
 
-GOLDEN = sf.safetensors.load(unpacked(folders.GOLDEN / "data" / "transforms.safetensors.gz"))
+GOLDEN = sf.safetensors.load(unpacked(folders.GOLDEN / "data" / "transforms.safetensors.xz"))
 CHANGES = [name.split(".", 3) for name in GOLDEN if name.count(".") >= 3 and name.startswith("colour")]
 GRIDS = [
     {},
