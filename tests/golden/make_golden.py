@@ -19,7 +19,8 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from packed import LONG_SUFFIX as SUFFIX, unpacked, write_packed
+from packed import LONG_SUFFIX as SUFFIX
+from packed import unpacked, write_packed
 
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,

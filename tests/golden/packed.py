@@ -1,6 +1,6 @@
 """Golden files: tensors as safetensors, descriptions as JSON. Under xz, which takes a tenth less than gzip, or under
-gzip as older ones are: both languages read either. Folders too. No PyTorch here: tests read tensors with the library's `safetensors.load`,
-the scripts write with safetensors' `save`.
+gzip as older ones are: both languages read either. Folders too. No PyTorch here: tests read tensors with the
+library's `safetensors.load`, the scripts write with safetensors' `save`.
 """
 
 import gzip
