@@ -8,8 +8,6 @@ too. Both runs are the program's from its start to the written picture; pictures
 --model random weights are written and converted, which takes minutes and 9 GB in --folder."""
 
 import argparse
-import contextlib
-import os
 import pathlib
 import statistics
 import subprocess
@@ -17,38 +15,14 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path("/sys/fs/cgroup")
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+from checkpoints import evict  # noqa: E402
+from memory_group import MemoryGroup  # noqa: E402
 
 
-@contextlib.contextmanager
-def memory_group(limit):
-    """A group's file of processes, and that of its largest use so far."""
-    old = (ROOT / "memory").is_dir()
-    group = (ROOT / "memory" if old else ROOT) / f"scaffolding-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / ("memory.limit_in_bytes" if old else "memory.max")).write_text(str(limit))
-        yield group / "cgroup.procs", group / ("memory.max_usage_in_bytes" if old else "memory.peak")
-    except OSError as error:
-        sys.exit(f"{group}: {error.strerror}: the limit needs a memory cgroup that this user may make")
-    finally:
-        with contextlib.suppress(OSError):
-            group.rmdir()
-
-
-def forget(path):
-    """What the system has cached of a file: pages count where they were read first."""
-    with open(path, "rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def took(command, folder, processes=None):
-    def join():
-        if processes:
-            processes.write_text(str(os.getpid()))
-
+def took(command, folder, enter=None):
     start = time.perf_counter()
-    done = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True, preexec_fn=join)
+    done = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True, preexec_fn=enter)
     if done.returncode != 0:
         sys.exit(f"{done.stderr}{command[0]}: it failed")
     return time.perf_counter() - start
@@ -85,12 +59,12 @@ def main():
                  "-o"]  # fmt: skip
         free, limited, most = [], [], 0
         for _ in range(options.rounds):
-            forget(model)
+            evict([model])  # pages count where they were read first
             free.append(took([*words, "free.png"], folder))
-            forget(model)
-            with memory_group(int(float(options.limit.removesuffix("GB")) * 2**30)) as (processes, used):
-                limited.append(took([*words, "limited.png"], folder, processes))
-                most = max(most, int(used.read_text()))
+            evict([model])
+            with MemoryGroup(int(float(options.limit.removesuffix("GB")) * 2**30)) as group:
+                limited.append(took([*words, "limited.png"], folder, group.enter))
+                most = max(most, group.highest())
         if (folder / "free.png").read_bytes() != (folder / "limited.png").read_bytes():
             sys.exit("the picture within the limit is another one")
         a, b = statistics.median(free), statistics.median(limited)

@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 
+#include "apps/cli/files.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
@@ -213,8 +214,7 @@ class Reader {
 
   // stable-diffusion.cpp calls dtypes and blocks so.
   void weight_type(const std::string& text) {
-    const bool wide = text.starts_with("f") || text.starts_with("b") ? !text.starts_with("float8") : false;
-    out_.insert(out_.end(), {wide && !text.starts_with("fp4") ? "--dtype" : "--quantize", text});
+    out_.insert(out_.end(), {dtype_named(text) ? "--dtype" : "--quantize", text});
   }
 
   // A folder of pictures with the names that they have anyway.

@@ -19,11 +19,15 @@ static std::string scaled(double v, const char* const* units, double base) {
   return text;
 }
 
-DType dtype_of(const char* option, const std::string& name) {
-  // with the names that other programs have for them
+std::optional<DType> dtype_named(const std::string& name) {
   if (name == "float32" || name == "f32" || name == "fp32") return kFloat32;
   if (name == "bfloat16" || name == "bf16") return kBFloat16;
   if (name == "float16" || name == "f16" || name == "fp16") return kFloat16;
+  return {};
+}
+
+DType dtype_of(const char* option, const std::string& name) {
+  if (const auto dtype = dtype_named(name)) return *dtype;
   refuse_choice(option, name, {"float32", "bfloat16", "float16"});
 }
 

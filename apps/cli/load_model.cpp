@@ -6,7 +6,6 @@
 #include "apps/cli/files.h"
 #include "apps/cli/memory_profile.h"
 #include "apps/cli/model_names.h"
-#include "apps/cli/quantize_option.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/suggestions.h"
 #include "scaffolding/core/error.h"
@@ -54,7 +53,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   DType dtype = dtype_of("--dtype", s.dtype);
   Device device(s.device);
   const auto half = half_kept_from(command);
-  const auto quantize = quantize_configs(s.quantize);
+  const auto quantize = diffusion::quantize_all("--quantize", s.quantize);
   if (fs::is_regular_file(s.model, error)) {
     SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
     loaded = diffusion::load_single_file_pipeline(

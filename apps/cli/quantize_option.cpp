@@ -20,9 +20,4 @@ std::vector<std::string> quantize_words() {
   return words;
 }
 
-diffusion::QuantizeConfigs quantize_configs(const std::string& value) {
-  if (value.empty()) return {};
-  return {{"", std::make_shared<const nn::QuantizeConfig>(nn::QuantizeConfig::named("--quantize", value))}};
-}
-
 }  // namespace sf::cli

@@ -64,10 +64,12 @@ struct Costs {
   template <class... V> void views(const V&... v) { (view(v), ...); }
   static std::string name_of(DType t) { return std::string(name(t)); }
 
+  void product(const TensorView& result, int64_t depth) { cost.flop = 2.0 * double(result.numel()) * double(depth); }
+
   void of(const Gemm& g) {
     views(g.a, g.b, g.bias, g.c, g.pre);
     if (g.beta != 0) cost.bytes += stored(g.c) * double(size_of(g.c.dtype));
-    cost.flop = 2.0 * double(g.c.numel()) * double(g.a.sizes[2]);
+    product(g.c, g.a.sizes[2]);
   }
   void of(const LinearGradient& g) {
     views(g.dy, g.x, g.dw, g.db);
@@ -75,7 +77,7 @@ struct Costs {
   }
   void of(const LinearAdd& g) {
     views(g.a, g.b, g.bias, g.residual, g.c);
-    cost.flop = 2.0 * double(g.c.numel()) * double(g.a.sizes[2]);
+    product(g.c, g.a.sizes[2]);
   }
   void of(const GatedLinear& g) {
     views(g.a, g.hidden, g.gate, g.bias_hidden, g.bias_gate, g.y);
@@ -83,27 +85,27 @@ struct Costs {
   }
   void of(const ScaledProduct& p) {
     views(p.a, p.b, p.scale_a, p.scale_b, p.bias, p.residual, p.c);
-    cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
+    product(p.c, p.a.sizes[1]);
   }
   void of(const CodedProduct& p) {
     views(p.a, p.codes, p.scales, p.nested, p.bias, p.residual, p.c);
-    cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
+    product(p.c, p.a.sizes[1]);
   }
   void of(const GgufProduct& p) {
     views(p.a, p.blocks, p.bias, p.residual, p.c);
-    cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
+    product(p.c, p.a.sizes[1]);
   }
   void of(const GgufInt8Product& p) {
     views(p.codes, p.scales, p.sums, p.blocks, p.bias, p.c);
-    cost.flop = 2.0 * double(p.c.numel()) * double(p.codes.sizes[1]);
+    product(p.c, p.codes.sizes[1]);
   }
   void of(const IntMm& p) {
     views(p.a, p.b, p.c);
-    cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
+    product(p.c, p.a.sizes[1]);
   }
   void of(const Int8Linear& p) {
     views(p.a, p.weight, p.rows, p.columns, p.bias, p.y);
-    cost.flop = 2.0 * double(p.y.numel()) * double(p.a.sizes[1]);
+    product(p.y, p.a.sizes[1]);
   }
   void of(const Int8Conv& c) {
     views(c.x, c.weight, c.rows, c.columns, c.bias, c.residual, c.y);

@@ -10,6 +10,7 @@
 #include "scaffolding/io/replacing_folder.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/closest.h"
+#include "scaffolding/nn/quantize.h"
 #include "scaffolding/tokenizers/pretrained.h"
 
 namespace sf::diffusion {
@@ -322,6 +323,11 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
 }
 
 // ---- loading
+
+QuantizeConfigs quantize_all(const char* who, const std::string& word) {
+  if (word.empty()) return {};
+  return {{"", std::make_shared<const nn::QuantizeConfig>(nn::QuantizeConfig::named(who, word))}};
+}
 
 // What a component's weights become; null: nothing else.
 static std::shared_ptr<const nn::QuantizeConfig> quantize_config_of(const QuantizeConfigs& all,

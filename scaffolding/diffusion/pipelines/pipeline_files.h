@@ -75,6 +75,8 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
 // Of components: {"transformer": ...}. "" is of all without one of their own, but autoencoders. ValueError for a name
 // that is no network of the pipeline.
 using QuantizeConfigs = std::map<std::string, std::shared_ptr<const nn::QuantizeConfig>>;
+// nn::QuantizeConfig::named(who, word) for all networks but autoencoders; empty for "".
+QuantizeConfigs quantize_all(const char* who, const std::string& word);
 
 struct LoadPipelineOptions {
   std::string variant;  // "fp16"; components that have no such files are read without. ValueError where none has

@@ -11,23 +11,13 @@
 #include "scaffolding/ops/group_norm/kernel.h"
 
 #include "scaffolding/ops/group_norm/channel_norm.h"
+#include "scaffolding/ops/group_norm/fold_item.h"
 
 namespace sf {
 namespace SF_ISA {
 
 static constexpr int64_t kSmallItem = 262144;  // elements: several items run side by side in the threads' L2
 
-// gain[c] = rstd weight, offset[c] = bias - mean rstd weight for item n, both times `scale`.
-template <class A>
-static void fold_item(const A* mean, const A* rstd, const A* weight, const A* bias, int64_t C, int64_t G, double scale,
-                      A* gain, A* offset) {
-  for (int64_t g = 0, c = 0; g < G; ++g)
-    for (int64_t end = c + C / G; c < end; ++c) {
-      double a = double(rstd[g]) * double(weight[c]);
-      gain[c] = A(scale * a);
-      offset[c] = A(scale * (double(bias[c]) - double(mean[g]) * a));
-    }
-}
 template <class A> static void finish(const Moments& m, double eps, A* mean, A* rstd) {
   *mean = A(m.mean);
   *rstd = A(1.0 / __builtin_sqrt(m.m2 / m.count + eps));

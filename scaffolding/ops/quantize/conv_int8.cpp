@@ -85,19 +85,17 @@ void convolve_codes(const char* op, const Tensor& codes, const Tensor& most, con
   call_int8(op, int8_conv, f, y.device());
 }
 
-bool is_narrow(DType t) { return t == kFloat32 || t == kBFloat16 || t == kFloat16; }
-
 // x[N, C, H, W] to out[N pixels, O], on the CPU and without memory.
 void convolve(const char* op, const Tensor& x, const Tensor& weight, const Tensor& column, const Tensor& bias,
               const Int8Conv2d& c, Tensor out) {
   const int64_t n = x.size(0);
   const Tensor numbers = contiguous(permute(x, {0, 2, 3, 1})), codes = empty(numbers.shape(), kInt8, x.device()),
                most = empty({n}, kFloat32, x.device()),
-               y = is_narrow(out.dtype()) ? out : empty(out.shape(), kFloat32, x.device());
+               y = is_beside_int8(out.dtype()) ? out : empty(out.shape(), kFloat32, x.device());
   if (x.device().is_meta()) return;  // sizes are all
   quantize_rows_into(op, numbers.view({n, numbers.numel() / n}), codes.view({n, codes.numel() / n}), most);
   convolve_codes(op, codes, most, weight, column, bias, {}, c, y);
-  if (!is_narrow(out.dtype())) out.copy_(y);
+  if (!is_beside_int8(out.dtype())) out.copy_(y);
 }
 
 void check_codes(const char* op, const Tensor& weight, const Tensor& scale) {
@@ -209,7 +207,7 @@ Tensor group_norm_silu_conv2d_int8(const Tensor& input, int64_t num_groups, cons
                                    const Shape& padding, const Shape& dilation, double unit) {
   const char* op = "group_norm_silu_conv2d_int8";
   const bool here = norm_weight && norm_bias && !MetaMemory::kernels_of(input.device()).is_cuda() &&
-                    !autocast::active() && input.ndim() == 4 && input.numel() > 0 && is_narrow(input.dtype()) &&
+                    !autocast::active() && input.ndim() == 4 && input.numel() > 0 && is_beside_int8(input.dtype()) &&
                     input.is_contiguous(MemoryFormat::ChannelsLast);
   if (!here || autograd::any_requires_grad({input, norm_weight, norm_bias, bias, residual})) return {};
   check_codes(op, weight, scale);

@@ -9,6 +9,9 @@ namespace sf {
 // Sums of so many products of two codes fit an int32.
 constexpr int64_t kMostSummed = (int64_t(1) << 31) / (127 * 127) - 1;
 
+// What these kernels read and write beside int8; other floating types become float32 before, and after.
+inline bool is_beside_int8(DType t) { return t == kFloat32 || t == kBFloat16 || t == kFloat16; }
+
 // codes[r, k] of x[r, k] (float32, bfloat16 or float16): a row's largest magnitude, most[r], is 127; the others are
 // multiplied by 127 / most[r], in float32, and rounded to the nearest whole number, half to even. Where that quotient
 // is infinite all are 0: such numbers are 0 in every dtype that matters. measure: most is made, else given; one of all

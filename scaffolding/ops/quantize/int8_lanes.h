@@ -15,6 +15,14 @@ SF_INLINE float code_factor(float largest) {
   return __builtin_isfinite(by) ? by : 0.f;
 }
 
+// The largest of n > 0 numbers; NaN where one is NaN.
+SF_INLINE float largest_of_all(const float* x, int64_t n) {
+  float largest = x[0];
+  for (int64_t i = 1; i < n; ++i)
+    if (!(x[i] <= largest)) largest = x[i] > largest ? x[i] : __builtin_nanf("");
+  return largest;
+}
+
 // The nearest whole numbers of a vector, half to even.
 SF_INLINE void store_codes(int8_t* to, vf v) {
 #if defined(__AVX512F__)

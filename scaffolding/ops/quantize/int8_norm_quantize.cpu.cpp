@@ -4,6 +4,7 @@
 #include "scaffolding/backend/cpu/simd_math.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
+#include "scaffolding/ops/group_norm/fold_item.h"
 #include "scaffolding/ops/quantize/int8_lanes.h"
 
 namespace sf {
@@ -20,19 +21,8 @@ template <class F> SF_INLINE void each_vector(int64_t n, const F& f) {
   if (i < n) f(i, int(n - i));
 }
 
-// gain[c] x + offset[c] of one picture is its normalised number.
-static void fold(const Int8NormQuantize& q, int64_t picture, int64_t channels, float* gain, float* offset) {
-  const int64_t each = channels / q.groups;
-  const float *mean = q.mean.as<const float>() + picture * q.groups,
-              *rstd = q.rstd.as<const float>() + picture * q.groups, *weight = q.weight.as<const float>(),
-              *bias = q.bias.as<const float>();
-  for (int64_t c = 0; c < channels; ++c) {
-    const double by = double(rstd[c / each]) * double(weight[c]);
-    gain[c] = float(by), offset[c] = float(double(bias[c]) - double(mean[c / each]) * by);
-  }
-}
-
-// The largest of `rows` rows' arguments, and NaN where one is not finite; with `after`, of magnitudes of results.
+// The largest of `rows` rows' arguments, and NaN where one is not finite; with `after`, of magnitudes of results. Lanes
+// past the last channel are 0: where all arguments are below it, their results have to be looked at anyway.
 template <bool kAfter, class T>
 static float largest_of(const T* x, int64_t rows, int64_t channels, const float* gain, const float* offset) {
   vf largest(kAfter ? 0.f : -__builtin_inff()), wrong(0.f);  // wrong: NaN once something is not finite
@@ -40,13 +30,7 @@ static float largest_of(const T* x, int64_t rows, int64_t channels, const float*
     each_vector(channels, [&](int64_t c, int n) {
       const vf z = load_n(x + c, n) * load_n(gain + c, n) + load_n(offset + c, n);
       wrong += z - z;
-      const vf value = kAfter ? abs(silu(z)) : z;
-      largest = max(
-          largest, n == kLanes ? value : [&] {
-            float some[kLanes];
-            store(some, value);
-            return load_n(some, n, kAfter ? 0.f : -__builtin_inff());
-          }());
+      largest = max(largest, kAfter ? abs(silu(z)) : z);
     });
   return reduce_add(wrong) == 0 ? reduce_max(largest) : __builtin_nanf("");
 }
@@ -59,7 +43,10 @@ template <class T> static void quantize_normed(const Int8NormQuantize& q) {
   float* most = q.most.as<float>();
   float* gains = static_cast<float*>(scratch(size_t(pictures * (2 * channels + pieces)) * sizeof(float), 0));
   float* largest = gains + pictures * 2 * channels;
-  for (int64_t p = 0; p < pictures; ++p) fold(q, p, channels, gains + p * 2 * channels, gains + (p * 2 + 1) * channels);
+  for (int64_t p = 0; p < pictures; ++p)
+    fold_item(q.mean.as<const float>() + p * q.groups, q.rstd.as<const float>() + p * q.groups,
+              q.weight.as<const float>(), q.bias.as<const float>(), channels, q.groups, 1, gains + p * 2 * channels,
+              gains + (p * 2 + 1) * channels);
   // f(picture, first row, rows, gain, offset)
   auto each_piece = [&](const auto& f) {
     parallel_for(pictures * pieces, 1, [&](int64_t begin, int64_t end) {
@@ -75,12 +62,7 @@ template <class T> static void quantize_normed(const Int8NormQuantize& q) {
       largest[p * pieces + r / step] =
           largest_of<decltype(after)::value>(x + (p * rows + r) * channels, n, channels, gain, offset);
     });
-    for (int64_t p = 0; p < pictures; ++p) {
-      float all = largest[p * pieces];
-      for (int64_t i = 1; i < pieces; ++i)
-        if (const float one = largest[p * pieces + i]; !(one <= all)) all = one > all ? one : __builtin_nanf("");
-      most[p] = all;
-    }
+    for (int64_t p = 0; p < pictures; ++p) most[p] = largest_of_all(largest + p * pieces, pieces);
   };
   measure(std::false_type());
   bool above = true;

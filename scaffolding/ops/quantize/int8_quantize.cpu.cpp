@@ -57,9 +57,7 @@ template <class T> static void quantize(const Int8Quantize& q) {
     if (q.measure) {
       auto* of_pieces = static_cast<float*>(scratch(size_t(pieces) * sizeof(float), 0));
       each([&](int64_t i, int64_t n) { of_pieces[i / kPiece] = largest_of(x + i, n); });
-      largest = 0;
-      for (int64_t i = 0; i < pieces; ++i)
-        if (!(of_pieces[i] <= largest)) largest = of_pieces[i] > largest ? of_pieces[i] : __builtin_nanf("");
+      largest = largest_of_all(of_pieces, pieces);
     }
     const float by = code_factor(largest);
     each([&](int64_t i, int64_t n) { codes_of(x + i, n, by, codes + i); });

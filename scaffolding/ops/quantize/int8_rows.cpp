@@ -55,8 +55,7 @@ std::tuple<Tensor, Tensor> codes_of(const char* op, const Tensor& input) {
 }  // namespace
 
 void quantize_rows_into(const char* op, const Tensor& rows, const Tensor& codes, const Tensor& most) {
-  const bool narrow = rows.dtype() == kFloat32 || rows.dtype() == kBFloat16 || rows.dtype() == kFloat16;
-  const Tensor x = narrow ? rows : to_dtype(rows, kFloat32);
+  const Tensor x = is_beside_int8(rows.dtype()) ? rows : to_dtype(rows, kFloat32);
   call_int8(op, int8_quantize, Int8Quantize{x, codes, most}, x.device());
   if (!x.device().is_cpu()) return;
   const auto* largest = static_cast<const float*>(most.data_ptr());
@@ -121,8 +120,7 @@ Tensor linear_int8_with(const Tensor& input, const Tensor& weight, const Tensor&
     Tensor column = s.numel() == n ? s : contiguous(s.expand({n}));
     if (float(unit) != 1.f) column = column * double(float(unit));
     const Tensor b = bias ? contiguous(to_dtype(bias.detach(), kFloat32)) : bias;
-    const bool wide = input.dtype() == kFloat64 || is_float8(input.dtype());
-    y = empty({rows, n}, wide ? kFloat32 : input.dtype(), input.device());
+    y = empty({rows, n}, is_beside_int8(input.dtype()) ? input.dtype() : kFloat32, input.device());
     if (input.device().is_cpu()) {
       const Tensor w = contiguous(weight);
       Int8Linear product{codes, w, row, column, {}, y};

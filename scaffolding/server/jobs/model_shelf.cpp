@@ -14,7 +14,6 @@
 #include "scaffolding/io/hub/local_models.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/nn/closest.h"
-#include "scaffolding/nn/quantize.h"
 
 namespace sf::server {
 
@@ -59,9 +58,10 @@ bool ShelfModel::makes_clips() const {
   return entry && diffusion::makes_clips(entry->its_task);
 }
 
-ModelShelf::ModelShelf(ShelfSettings settings) : settings_(std::move(settings)), hashes_(settings_.hashes) {
-  if (auto& word = settings_.weights.quantize; !word.empty())
-    quantize_[""] = std::make_shared<const nn::QuantizeConfig>(nn::QuantizeConfig::named("--quantize", word));
+ModelShelf::ModelShelf(ShelfSettings settings)
+    : settings_(std::move(settings)),
+      quantize_(diffusion::quantize_all("--quantize", settings_.weights.quantize)),
+      hashes_(settings_.hashes) {
   if (settings_.budget == 0) settings_.budget = free_host_memory().free / 4 * 3;
   if (settings_.gpu_budget == 0 && settings_.device.is_cuda())
     settings_.gpu_budget = free_device_memory(settings_.device) / 4 * 3;
