@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -24,6 +25,7 @@ namespace sf::distributed {
 
 namespace {
 
+constexpr const char* kDestroyed = "the group was destroyed";
 constexpr uint8_t kOurSlots = 0x53;  // Gloo's own calls have prefixes of 1 to 8
 
 std::chrono::milliseconds left(Deadline deadline) {
@@ -100,10 +102,13 @@ struct Moving {
       if (sends) buffer->send(peer, slot);
       else buffer->recv(peer, slot);
     } catch (const std::exception& e) {
-      failed = text_of(e);
-      if (sends) buffer->abortWaitSend();
-      else buffer->abortWaitRecv();
+      fail(text_of(e));
     }
+  }
+  void fail(std::string why) {
+    failed = std::move(why);
+    if (sends) buffer->abortWaitSend();
+    else buffer->abortWaitRecv();
   }
 };
 
@@ -139,6 +144,13 @@ class LoopThread final : public ::gloo::transport::tcp::Handler {
     std::lock_guard lock(mutex_);
     std::erase_if(waiting_, [&](const auto& m) { return m.get() == &moving; });
   }
+  // Nothing begins after it. To be called before connections are closed: who closes one holds its lock until Gloo's
+  // thread has gone round, which would wait for that lock.
+  void stop() {
+    std::lock_guard turn(turn_);
+    stopped_ = true;
+  }
+  bool stopped() const { return stopped_; }
   void handleEvents(int) override {
     std::lock_guard turn(turn_);
     uint64_t count;
@@ -148,13 +160,17 @@ class LoopThread final : public ::gloo::transport::tcp::Handler {
       std::lock_guard lock(mutex_);
       now.swap(waiting_);
     }
-    for (auto& moving : now) moving->begin();
+    for (auto& moving : now) {
+      if (stopped_) moving->fail(kDestroyed);
+      else moving->begin();
+    }
   }
 
  private:
   std::shared_ptr<::gloo::transport::tcp::Device> device_;
   int wake_;
-  std::mutex turn_;   // held while transfers begin
+  std::mutex turn_;  // held while transfers begin
+  std::atomic<bool> stopped_ = false;
   std::mutex mutex_;  // of waiting_
   std::vector<std::shared_ptr<Moving>> waiting_;
 };
@@ -175,9 +191,9 @@ class GlooTransfer final : public Transfer {
         over_ = true;
         return;
       }
-      why = moving_->failed.empty() ? "the group was destroyed" : moving_->failed;
+      why = moving_->failed;
     } catch (const std::exception& e) {
-      why = text_of(e);
+      why = loop_.stopped() ? kDestroyed : text_of(e);
       late = std::chrono::steady_clock::now() >= deadline || why.starts_with("Timed out");
     }
     fail<RuntimeError>("rank ", world_rank_, late ? " did not come before the timeout" : " is gone (", late ? "" : why,
@@ -253,10 +269,13 @@ class GlooEngine final : public Engine {
     });
   }
   void abort() override {
+    loop_->stop();
     for (auto& context : {upward_, downward_}) {
+      // closeConnections() wakes nobody who waits for them. A wait that comes too late does, and closes them.
+      char byte = 0;
       try {
-        context->closeConnections();
-      } catch (const std::exception&) {}  // they are closed already
+        context->createUnboundBuffer(&byte, 1)->waitRecv(std::chrono::milliseconds(1));
+      } catch (const std::exception&) {}
     }
   }
 
@@ -300,7 +319,7 @@ class GlooEngine final : public Engine {
     try {
       f(options);
     } catch (const std::exception& e) {
-      fail<RuntimeError>(text_of(e));
+      fail<RuntimeError>(loop_->stopped() ? kDestroyed : text_of(e));
     }
   }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <latch>
 #include <thread>
 
 #include "scaffolding/core/dtype.h"
@@ -287,18 +288,28 @@ TEST(ProcessGroup, AMonitoredBarrierNamesThoseWhoAreMissing) {
   expect_none(errors);
 }
 
+// While the call begins, and when it has long been waiting: ours, and one of Gloo's own.
 TEST(ProcessGroup, DestroyedWhileACallIsUnderWay) {
-  auto errors = together(
-      2,
-      [](ProcessGroup& g) {
-        if (g.rank() == 1) fail<RuntimeError>("never comes");
-        auto work = g.all_reduce(full({4}, 1, kFloat32), ReduceOp::SUM, true);
-        g.close();
-        SF_EXPECT_ERROR(RuntimeError, "all_reduce", work->wait());
-        fail<RuntimeError>("closed");
-      },
-      300);
-  EXPECT_EQ(errors[0], "closed");
+  for (int round = 0; round < 12; ++round) {
+    std::latch over(2);
+    const auto begun = std::chrono::steady_clock::now();
+    auto errors = together(
+        2,
+        [&](ProcessGroup& g) {
+          if (g.rank() == 1) over.arrive_and_wait();  // there, and silent
+          if (g.rank() == 1) fail<RuntimeError>("never comes");
+          Tensor t = full({4}, 1, kFloat32);
+          auto work = round % 2 ? g.all_reduce(t, ReduceOp::SUM, true) : g.broadcast(t, 1, true);
+          if (round >= 8) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          g.close();
+          SF_EXPECT_ERROR(RuntimeError, "the group was destroyed", work->wait());
+          over.count_down();
+          fail<RuntimeError>("closed");
+        },
+        300);
+    EXPECT_EQ(errors[0], "closed");
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(60)) << round;
+  }
 }
 
 TEST(ProcessGroup, PartsOfTheWorld) {
