@@ -76,12 +76,12 @@ std::string processor_name() {
 
 // Kernels that were announced before main() ran.
 static constinit bool g_some_serve = false;
-static constinit const char* g_left_out = nullptr;
+static constinit int g_least_left_out = int(std::size(kNames));  // an Isa, or none
 
 std::string why_no_kernels() {
-  if (g_some_serve || !g_left_out) return "";
-  return std::string("this build has CPU kernels for ") + g_left_out + " alone, and here is " + name(best()) +
-         ": build it on this machine, or for every one by `make build`";
+  if (g_some_serve || g_least_left_out == int(std::size(kNames))) return "";
+  return std::string("this build has CPU kernels for ") + kNames[g_least_left_out] + " alone, and here is " +
+         name(best()) + ": build it on this machine, or for every one by `make build`";
 }
 
 }  // namespace sf::cpu
@@ -89,11 +89,11 @@ std::string why_no_kernels() {
 // Kernels for instruction sets that this processor lacks stay out of the tables.
 void sf::detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority,
                                  void (*fn)(), void (*supports)(), const char* isa) {
-  cpu::Isa level;
-  const bool present =
-      !isa || (isa == cpu::kEmulated ? cpu::emulates_tiles() : cpu::isa_from_name(isa, level) && cpu::has(level));
-  if (!present) {
-    cpu::g_left_out = isa;
+  cpu::Isa level = cpu::Isa::base;
+  if (isa && isa == cpu::kEmulated) {
+    if (!cpu::emulates_tiles()) return;
+  } else if (isa && !(cpu::isa_from_name(isa, level) && cpu::has(level))) {
+    cpu::g_least_left_out = std::min(cpu::g_least_left_out, int(level));
     return;
   }
   cpu::g_some_serve |= isa && device == DeviceType::CPU;
