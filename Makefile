@@ -171,7 +171,8 @@ TSAN_train := ProcessGroup.*:RunLogTest.*:TrainerTest.*
 TSAN_server := HttpServerTest.*
 TSAN_PIECES := autograd memory data train server
 TSAN_MINUTES ?= 10
-tsan_run = SF_NUM_THREADS=2 timeout $(TSAN_MINUTES)m setarch -R $(1)/scaffolding_tests --gtest_brief=1 \
+# Names each test that begins: of one that hangs it is the last.
+tsan_run = SF_NUM_THREADS=2 timeout $(TSAN_MINUTES)m setarch -R $(1)/scaffolding_tests --gtest_print_time=0 \
   --gtest_filter='$(2)'
 tsan: TSAN_BUILD_MINUTES :=
 tsan: $(TSAN_PIECES:%=tsan-%)

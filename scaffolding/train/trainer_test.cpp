@@ -261,6 +261,7 @@ TEST_F(TrainerTest, AFinishedRunGoesOnWithMoreEpochs) {
 }
 
 TEST_F(TrainerTest, AnInterruptSavesAndStops) {
+  std::signal(SIGINT, SIG_DFL);  // a shell's background job ignores it
   Training run;
   run.options.run.output_dir = path("run");
   run.options.on_step_end = [](Trainer& t) {
