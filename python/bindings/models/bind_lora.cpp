@@ -128,6 +128,30 @@ void set(nb::handle model, nb::list on) {
   adapters_of(model).set(std::move(all));
 }
 
+// {name of a trained adapter's parameter: tensor}
+nb::dict parameters_of(nb::handle model) {
+  nb::dict out;
+  if (!model_of(model, "lora").has_adapters()) return out;
+  for (auto& [name, t] : adapters_of(model).parameters()) out[name.c_str()] = t;
+  return out;
+}
+
+// target_modules: names, or a regular expression.
+void create(nb::handle model, const std::string& name, nb::dict config) {
+  NewLora lora;
+  auto to = [&](const char* field, auto& out) { out = nb::cast<std::decay_t<decltype(out)>>(config[field]); };
+  to("r", lora.r), to("lora_alpha", lora.lora_alpha), to("lora_dropout", lora.lora_dropout);
+  to("exclude_modules", lora.exclude_modules), to("use_rslora", lora.use_rslora);
+  to("rank_pattern", lora.rank_pattern), to("alpha_pattern", lora.alpha_pattern);
+  if (nb::isinstance<nb::str>(config["target_modules"])) to("target_modules", lora.target_pattern);
+  else to("target_modules", lora.target_modules);
+  const auto init = nb::cast<std::string>(config["init_lora_weights"]);
+  lora.init_lora_weights = init == "gaussian" ? NewLora::Init::Gaussian
+                           : init == "random" ? NewLora::Init::Random
+                                              : NewLora::Init::Default;
+  adapters_of(model).create(name, lora);
+}
+
 // By PEFT's names, and the fields of its config.
 nb::dict state_of(nb::handle model, const std::string& name) {
   nb::dict out;
@@ -162,6 +186,10 @@ void bind_lora(nb::module_& m) {
     for (auto& layer : adapters_of(model).layers(name)) out.push_back(layer.module);
     return out;
   });
+  lora.def("create", &create);
+  lora.def("train", [](nb::handle model, const std::string& name, bool on) { adapters_of(model).train(name, on); });
+  lora.def("trains", [](nb::handle model, const std::string& name) { return adapters_of(model).trains(name); });
+  lora.def("parameters", &parameters_of);
   lora.def("set", &set);
   lora.def("enable", [](nb::handle model, bool on) { adapters_of(model).enable(on); });
   lora.def("reserve", [](nb::handle model, int64_t rank) { adapters_of(model).reserve(rank); });

@@ -7,9 +7,10 @@ import os
 from importlib import import_module
 
 from .._missing import help_modules
-from .adapters import get_peft_model_state_dict, peft_config_of
+from .adapters import get_peft_model_state_dict, peft_config_of, set_peft_model_state_dict
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .embeddings import get_3d_rotary_pos_embed, get_3d_sincos_pos_embed, get_timestep_embedding, timestep_embedding
+from .lora_config import LoraConfig
 from .modeling import MODEL_CLASSES, ModelMixin
 from .quantization_config import (
     BitsAndBytesConfig,
@@ -30,6 +31,7 @@ __all__ = [
     "DiagonalGaussianDistribution",
     "BitsAndBytesConfig",
     "GGUFQuantizationConfig",
+    "LoraConfig",
     "PipelineQuantizationConfig",
     "QuantoConfig",
     "TorchAoConfig",
@@ -40,6 +42,7 @@ __all__ = [
     "get_timestep_embedding",
     "load_upscaler",
     "peft_config_of",
+    "set_peft_model_state_dict",
     "timestep_embedding",
     "upscale",
 ]

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 from .. import _core, safetensors
 from .._core import _models
+from ..autograd.grad_mode import no_grad
 from . import lora_files
+from .lora_config import fields_of
 
 _lora = _models._lora
 # What begins the keys of a pipeline's networks, in files that hold several.
@@ -166,6 +168,26 @@ def peft_config_of(model, adapter_name="default"):
     return _lora.config(model, adapter_name)
 
 
+def set_peft_model_state_dict(model, peft_model_state_dict, adapter_name="default"):
+    """Copies such a state into an adapter of the same layers and ranks, as a training that goes on does. Returns
+    (missing keys, unexpected keys). ValueError, and nothing changes, for other shapes.
+    """
+    who = "set_peft_model_state_dict"
+    check_names(who, [adapter_name], _lora.names(model))
+    own = _lora.state(model, adapter_name)
+    for key, value in peft_model_state_dict.items():
+        if key in own and tuple(value.shape) != tuple(own[key].shape):
+            raise ValueError(f"{who}: {key} must be of shape {tuple(own[key].shape)}, got {tuple(value.shape)}")
+    trained = _lora.trains(model, adapter_name)
+    _lora.train(model, adapter_name, True)  # in memory of its own
+    with no_grad():
+        for key, value in _lora.state(model, adapter_name).items():
+            if key in peft_model_state_dict:
+                value.copy_(peft_model_state_dict[key])
+    _lora.train(model, adapter_name, trained)
+    return [k for k in own if k not in peft_model_state_dict], [k for k in peft_model_state_dict if k not in own]
+
+
 def write(who, save_directory, tensors, metadata, weight_name, safe_serialization):
     """A file of diffusers' kind into a folder, which is made where it is not there."""
     if os.path.isfile(save_directory):
@@ -211,6 +233,57 @@ class PeftAdapterMixin:
     """
 
     _lora_scale = 1.0  # of the call under way
+
+    def add_adapter(self, adapter_config, adapter_name="default"):
+        """A new LoRA beside the layers that adapter_config (a LoraConfig, or PEFT's) names, to be trained: its factors
+        are among parameters(), in float32, and it is on, alone. The model's own weights stay as they are; say
+        requires_grad_(False) before, so that they get no gradients. save_lora_adapter(), or the pipelines'
+        save_lora_weights() with get_peft_model_state_dict(), write it. ValueError, and nothing changes, for a name
+        that is taken and for layers that are not there.
+        """
+        fields = fields_of("add_adapter", adapter_config)
+        if adapter_name in _lora.names(self):
+            raise ValueError(
+                f"add_adapter: there is an adapter '{adapter_name}' already; give the new one another name"
+            )
+        _lora.create(self, name_for("add_adapter", adapter_name, ()), fields)
+
+    def set_requires_grad(self, adapter_names, requires_grad=True):
+        """Whether these adapters are trained. A loaded one then has factors of its own, in float32, among parameters();
+        turned off again it is what inference takes, which is faster. ValueError naming those there are, for a name
+        that is not there, and for one that is fused.
+        """
+        names = listed(adapter_names)
+        check_names("set_requires_grad", names, _lora.names(self))
+        for name in names:
+            _lora.train(self, name, requires_grad)
+
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+        """Iterates over (dotted name, parameter): the model's own, then those of adapters that are trained."""
+        yield from super().named_parameters(prefix, recurse, remove_duplicate)
+        if recurse:
+            for name, parameter in _lora.parameters(self).items():
+                yield (f"{prefix}.{name}" if prefix else name), parameter
+
+    def parameters(self, recurse=True):
+        """Iterates over the parameters, those of adapters that are trained included; each once."""
+        yield from super().parameters(recurse)
+        if recurse:
+            yield from _lora.parameters(self).values()
+
+    def requires_grad_(self, requires_grad=True):
+        """Whether all parameters, those of adapters that are trained included, get gradients."""
+        super().requires_grad_(requires_grad)
+        for parameter in _lora.parameters(self).values():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none=True):
+        """Gradients of all parameters become None, or zeros."""
+        super().zero_grad(set_to_none)
+        for parameter in _lora.parameters(self).values():
+            if parameter.grad is not None:
+                parameter.grad = None if set_to_none else _core.zeros_like(parameter.grad)
 
     def load_lora_adapter(
         self, pretrained_model_name_or_path_or_dict, prefix="transformer", hotswap=False, *, strict=True, **kwargs

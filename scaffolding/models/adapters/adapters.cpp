@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "scaffolding/autograd/set_data.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/models/adapters/fuse_lora.h"
+#include "scaffolding/models/parts/trained_lora.h"
 #include "scaffolding/nn/quantized.h"
 
 namespace sf::models {
@@ -45,7 +47,7 @@ std::vector<std::string> Adapters::active() const {
   return out;
 }
 
-void Adapters::make_terms(Adapter& adapter, const std::string* path) const {
+std::vector<nn::Module*> Adapters::modules_of(const Adapter& adapter) const {
   std::unordered_map<std::string, nn::Module*> modules;
   for (auto& m : nn::named_modules(model_)) modules.emplace(m.name, m.module);
   std::vector<nn::Module*> of;
@@ -54,7 +56,21 @@ void Adapters::make_terms(Adapter& adapter, const std::string* path) const {
     SF_CHECK(m != modules.end(), "adapters: ", model_.type(), " has no module '", layer.module, "'");
     of.push_back(m->second);
   }
+  return of;
+}
+
+void Adapters::make_terms(Adapter& adapter, const std::string* path) const {
   adapter.dtype = model_.dtype(), adapter.device = model_.device();
+  if (adapter.trained) {
+    adapter.terms.clear();
+    for (const LoraLayer& layer : adapter.layers) {
+      for (const Tensor* t : {&layer.down, &layer.up})
+        if (t->device() != adapter.device) autograd::set_data(*t, t->detach().to(adapter.device));
+      adapter.terms[layer.module].push_back({layer.down, layer.up, {}, 0, layer.scale, true, adapter.dropout});
+    }
+    return;
+  }
+  const std::vector<nn::Module*> of = modules_of(adapter);
   std::vector<LoraTerm> terms(adapter.layers.size());
   auto make = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -80,6 +96,52 @@ void Adapters::add(const std::string& name, std::vector<LoraLayer> layers, const
   made.name = name, made.layers = std::move(layers);
   make_terms(made, &path);
   adapters_.push_back(std::move(made));
+}
+
+void Adapters::create(const std::string& name, const NewLora& config, const Generator& generator) {
+  SF_CHECK(!name.empty(), "add_adapter: a name must not be empty");
+  SF_CHECK(!find(name), "add_adapter: there is an adapter '", name, "' already; give the new one another name");
+  Adapter made;
+  made.name = name, made.trained = true, made.dropout = config.lora_dropout;
+  made.layers = new_lora_layers(model_, config, generator);
+  make_terms(made);
+  adapters_.push_back(std::move(made));
+  set({{name}});
+}
+
+void Adapters::train(const std::string& name, bool on) {
+  at(name);
+  Adapter& a = *find(name);
+  if (a.trained == on) return;
+  SF_CHECK(!a.fused, "adapters: '", name, "' is fused into the weights; unfuse it before it is trained");
+  if (on) {
+    std::vector<LoraLayer> layers = a.layers;
+    const std::vector<nn::Module*> of = modules_of(a);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const LoraTerm term = LoraPath::ready(*of[i], term_of(layers[i]), kFloat32, model_.device());
+      layers[i].down = term.down.detach().clone().requires_grad_();
+      layers[i].up = term.up.detach().clone().requires_grad_();
+      layers[i].mid = {}, layers[i].row = 0, layers[i].rows = term.up.size(0);
+    }
+    a.layers = std::move(layers);
+  } else {
+    for (LoraLayer& layer : a.layers) layer.down.requires_grad_(false), layer.up.requires_grad_(false);
+  }
+  a.trained = on;
+  make_terms(a);
+  refresh();
+}
+
+std::vector<std::pair<std::string, Tensor>> Adapters::parameters() const {
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (const Adapter& a : adapters_) {
+    if (!a.trained) continue;
+    for (const LoraLayer& layer : a.layers) {
+      out.emplace_back(layer.module + ".lora_A." + a.name + ".weight", layer.down);
+      out.emplace_back(layer.module + ".lora_B." + a.name + ".weight", layer.up);
+    }
+  }
+  return out;
 }
 
 void Adapters::rename(const std::string& name, const std::string& to) {
@@ -137,9 +199,13 @@ Adapters::ByModule Adapters::what_is_on(
   return out;
 }
 
-std::shared_ptr<const LoraPath> Adapters::path_of(const std::string& name, const nn::Module& layer,
-                                                  const std::vector<LoraTerm>& terms, bool any_is_on, DType dtype,
-                                                  Device device) {
+std::shared_ptr<const nn::Adapter> Adapters::path_of(const std::string& name, const nn::Module& layer,
+                                                     const std::vector<LoraTerm>& terms, bool any_is_on, DType dtype,
+                                                     Device device) {
+  if (std::any_of(terms.begin(), terms.end(), [](auto& t) { return t.trained; })) {
+    slots_.erase(name);
+    return std::make_shared<TrainedLora>(layer, terms);
+  }
   if (!LoraPath::are_slots(device))
     return terms.empty() ? nullptr : std::make_shared<LoraPath>(layer, terms, dtype, device);
   const int64_t used = rank_of(terms);
@@ -172,7 +238,7 @@ void Adapters::refresh() {
   for (auto& m : nn::named_modules(model_)) {
     auto found = on.find(m.name);
     const bool has_slot = slots_.contains(m.name) || (reserved_ > 0 && LoraPath::goes_beside(*m.module));
-    std::shared_ptr<const LoraPath> path;
+    std::shared_ptr<const nn::Adapter> path;
     if (found != on.end() || (LoraPath::are_slots(device) && has_slot)) {
       std::vector<LoraTerm> terms = found == on.end() ? std::vector<LoraTerm>() : std::move(found->second);
       for (LoraTerm& t : terms) t.scale *= factor_;

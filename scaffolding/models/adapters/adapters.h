@@ -7,6 +7,9 @@
 // What is on is a LoraPath on each of its layers (Module::adapt). The adapters' tensors belong to this object, not to
 // the model: they are in no state dict. One thread at a time, and not while the model runs.
 //
+// An adapter can be trained: create() makes one that is, train() turns one on. Its factors are parameters then, in
+// float32, and the layer's path is a TrainedLora, which no fused kernel goes past.
+//
 // On a GPU a layer's path is memory that stays: other adapters, weights and scales are written into it, so that CUDA
 // graphs of the model go on. Another one is captured where a layer that had no path gets one, where ranks outgrow it
 // (they are rounded up to a multiple of kSlotRanks), and from none on to some on; reserve() rules these out.
@@ -16,7 +19,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "scaffolding/models/adapters/lora_file.h"
+#include "scaffolding/models/adapters/new_lora.h"
 #include "scaffolding/models/model.h"
 #include "scaffolding/models/parts/lora.h"
 
@@ -41,6 +44,16 @@ class Adapters {
   // A new adapter, which is not on. ValueError, and nothing changes, for a name that is taken, a module that is not
   // there, shapes that are not its weight's, and numbers that are NaN or infinite; path is for these errors.
   void add(const std::string& name, std::vector<LoraLayer> layers, const std::string& path = "");
+  // A new one to be trained (new_lora.h). It is on, alone. ValueError, and nothing changes, for a name that is taken and
+  // as new_lora_layers().
+  void create(const std::string& name, const NewLora& config, const Generator& generator = {});
+  // From now on its factors are parameters, in float32 and in memory of its own; a middle factor is multiplied in. Off:
+  // they are not, and the paths are those of inference. ValueError for one that is fused or not there.
+  void train(const std::string& name, bool on = true);
+  bool trains(const std::string& name) const { return at(name).trained; }
+  // Of those that are trained, {"down_blocks.0....to_q.lora_A.style.weight": tensor}: PEFT's names, in the model's order.
+  std::vector<std::pair<std::string, Tensor>> parameters() const;
+
   std::vector<std::string> names() const;  // in the order of adding
   bool has(const std::string& name) const { return find(name) != nullptr; }
   // ValueError naming those there are, for one that is not.
@@ -84,10 +97,13 @@ class Adapters {
     DType dtype = kFloat32;
     Device device = {};
     bool fused = false;
+    bool trained = false;
+    double dropout = 0;  // of its paths' inputs, while it trains
   };
   using ByModule = std::unordered_map<std::string_view, std::vector<LoraTerm>>;
   // Makes the terms from the layers. path: for errors of values, which are looked at where it is given.
   void make_terms(Adapter& adapter, const std::string* path = nullptr) const;
+  std::vector<nn::Module*> modules_of(const Adapter& adapter) const;  // of each of its layers
   Adapter* find(const std::string& name);
   const Adapter* find(const std::string& name) const;
   const Adapter& at(const std::string& name) const;
@@ -96,9 +112,9 @@ class Adapters {
   ByModule what_is_on(const std::vector<std::string>* names,
                       const std::function<std::vector<LoraTerm>(const Adapter&, const std::string&)>& f) const;
   // The path that a layer has for these terms; null: none.
-  std::shared_ptr<const LoraPath> path_of(const std::string& name, const nn::Module& layer,
-                                          const std::vector<LoraTerm>& terms, bool any_is_on, DType dtype,
-                                          Device device);
+  std::shared_ptr<const nn::Adapter> path_of(const std::string& name, const nn::Module& layer,
+                                             const std::vector<LoraTerm>& terms, bool any_is_on, DType dtype,
+                                             Device device);
 
   Model& model_;
   std::vector<Adapter> adapters_;

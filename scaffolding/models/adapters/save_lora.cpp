@@ -34,8 +34,8 @@ std::map<std::string, Part> parts_of(Model& model, const std::string& adapter) {
       const LoraTerm ready = LoraPath::ready(*m.module, term_of(*layer), kFloat32, Device());
       if (found->second.size() == 1) {
         const bool as_it_came = !layer->mid && ready.up.size(0) == layer->up.size(0);
-        out[m.name] =
-            as_it_came ? Part{layer->down, layer->up, layer->scale} : Part{ready.down, ready.up, layer->scale};
+        out[m.name] = as_it_came ? Part{layer->down.detach(), layer->up.detach(), layer->scale}
+                                 : Part{ready.down, ready.up, layer->scale};
         break;
       }
       downs.push_back(ready.down);

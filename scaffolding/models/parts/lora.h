@@ -17,6 +17,8 @@ struct LoraTerm {
   Tensor mid;       // [R, R, kh, kw] of some convolutions, between the two; else absent
   int64_t row = 0;  // of the layer's output, from which up's rows count; the others get nothing
   double scale = 1;
+  bool trained = false;  // down and up are parameters, read as they are (trained_lora.h)
+  double dropout = 0;    // of a trained one's input
   int64_t rank() const { return down.size(0); }
 };
 int64_t rank_of(const std::vector<LoraTerm>& terms);
