@@ -23,6 +23,7 @@ void add_ops(CLI::App& program);
 void add_quantize(CLI::App& program);
 void add_serve(CLI::App& program);
 void add_train(CLI::App& program);
+void add_train_lora(CLI::App& program);
 void add_txt2img(CLI::App& program);
 void add_txt2vid(CLI::App& program);
 void add_upscale(CLI::App& program);

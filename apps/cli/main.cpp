@@ -82,6 +82,7 @@ static int run(int argc, char** argv) {
   sf::cli::add_demo(program);
   sf::cli::add_serve(program);
   sf::cli::add_train(program);
+  sf::cli::add_train_lora(program);
   sf::cli::add_launch(program);
   sf::cli::add_eval(program);
   sf::cli::add_convert(program);

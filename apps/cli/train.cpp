@@ -1,9 +1,9 @@
 // `scaffolding train`: a text-to-image or text-to-video model of one's own from a recipe.
-#include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/output_file.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/train/pretrained.h"
 #include "scaffolding/train/text_to_image/autoencoder_stage.h"
@@ -13,22 +13,12 @@
 
 namespace sf::cli {
 
-namespace fs = std::filesystem;
-
 namespace {
 
 struct TrainOptions {
   std::string config, output, data, pretrained, device = "cpu";
   bool smoke = false, quiet = false, cuda_graph = false, force = false;
 };
-
-// A run goes on in its own folder, and mixes with nothing else.
-void check_folder(const std::string& folder) {
-  std::error_code error;
-  if (!fs::is_directory(folder, error) || fs::is_empty(folder, error)) return;
-  SF_CHECK(fs::is_directory(fs::path(folder) / "pipeline", error), "--output: '", folder,
-           "' is there already and holds no run that could go on; name another folder, or --force puts one into it");
-}
 
 template <class Run> void train(const TrainOptions& o, Run run, const char* denoiser) {
   run.quiet = o.quiet;
@@ -44,7 +34,7 @@ template <class Run> void train(const TrainOptions& o, Run run, const char* deno
 
 void train(const TrainOptions& o) {
   const Device device(o.device);
-  if (!o.force) check_folder(o.output);
+  if (!o.force) check_run_folder(o.output, {"pipeline"});
   SF_CHECK(!o.cuda_graph || device.is_cuda(), "train: --cuda-graph needs --device cuda, got ", device);
   if (train::VideoRecipe::recognises(o.config)) {
     SF_CHECK_AS(NotSupported, !o.cuda_graph,

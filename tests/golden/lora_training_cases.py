@@ -4,8 +4,8 @@ configs and inputs. Weights of the base and inputs follow hashed_weights.py; the
 lora_training.json.xz:
 
     made_by   versions of torch, diffusers, peft
-    cases     by name: parameters: [[name, shape]] of the LoRA; begin, end: {name: values at KEPT places(name)} before the
-              first step and after the last; gradients: of the first step, the same; losses of each step
+    cases     by name: parameters: [[name, shape]] of the LoRA; begin, end: {name: values at KEPT places(name)}
+              before the first step and after the last; gradients: of the first step, the same; losses of each step
 """
 
 UNET = {

@@ -1,4 +1,4 @@
-"""LoraConfig, with the fields of PEFT's: which layers of a model get a LoRA that is to be trained, and how it begins."""
+"""LoraConfig, with PEFT's fields: which layers of a model get a LoRA that is to be trained, and how it begins."""
 
 from dataclasses import dataclass, field
 

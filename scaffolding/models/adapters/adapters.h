@@ -44,14 +44,14 @@ class Adapters {
   // A new adapter, which is not on. ValueError, and nothing changes, for a name that is taken, a module that is not
   // there, shapes that are not its weight's, and numbers that are NaN or infinite; path is for these errors.
   void add(const std::string& name, std::vector<LoraLayer> layers, const std::string& path = "");
-  // A new one to be trained (new_lora.h). It is on, alone. ValueError, and nothing changes, for a name that is taken and
-  // as new_lora_layers().
+  // A new one to be trained (new_lora.h). It is on, alone. ValueError, and nothing changes, for a name that is taken
+  // and as new_lora_layers().
   void create(const std::string& name, const NewLora& config, const Generator& generator = {});
   // From now on its factors are parameters, in float32 and in memory of its own; a middle factor is multiplied in. Off:
   // they are not, and the paths are those of inference. ValueError for one that is fused or not there.
   void train(const std::string& name, bool on = true);
   bool trains(const std::string& name) const { return at(name).trained; }
-  // Of those that are trained, {"down_blocks.0....to_q.lora_A.style.weight": tensor}: PEFT's names, in the model's order.
+  // Of those that are trained, {"down_blocks.0....to_q.lora_A.style.weight": tensor}: PEFT's names.
   std::vector<std::pair<std::string, Tensor>> parameters() const;
 
   std::vector<std::string> names() const;  // in the order of adding

@@ -1,4 +1,4 @@
-// NewLora: a LoRA that does not exist yet. Which layers get one, how wide it is and how its numbers begin: the fields of
+// NewLora: a LoRA that does not exist yet. Which layers get one, how wide it is and how its numbers begin: fields of
 // PEFT's LoraConfig, by their names.
 #pragma once
 #include "scaffolding/core/generator.h"
