@@ -58,6 +58,7 @@ const diffusion::DenoiserCall& EncodedPrompts::told(const std::string& prompt) {
   options.at<std::optional<int64_t>>("width") = width_;
   options.at<int64_t>("num_inference_steps") = 1;
   options.at<bool>("capture") = false;
+  options.at<diffusion::Generators>("generator") = {make_generator()};  // its noise is nobody's, and not the run's
   return told_.emplace(prompt, pipeline_.start(options)->told).first->second;
 }
 
