@@ -2,7 +2,7 @@
 
     python tests/golden/make_golden_models_autoencoders.py      # a Python that has torch and diffusers
 
-Writes models/autoencoders (.json.gz, .safetensors.gz) and keys/: see model_fixture.py. What is drawn from a
+Writes models/autoencoders (.json.gz, .safetensors.gz) and keys.tar.xz: see model_fixture.py. What is drawn from a
 distribution, its divergences, and tiles are for test_models_autoencoders.py; those are computed in float32,
 since draws depend on the dtype.
 """

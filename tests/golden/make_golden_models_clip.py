@@ -1,7 +1,7 @@
 """Golden files of CLIP's text encoders: what transformers' compute.
 
 Usage: /path/to/python-with-transformers tests/golden/make_golden_models_clip.py
-Writes models/clip (.json.gz, .safetensors.gz) and keys/: see model_fixture.py.
+Writes models/clip (.json.gz, .safetensors.gz) and keys.tar.xz: see model_fixture.py.
 """
 
 from model_fixture import ModelFixture

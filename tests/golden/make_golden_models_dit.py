@@ -2,7 +2,7 @@
 diffusers' parts.
 
 Usage: /path/to/python-with-diffusers tests/golden/make_golden_models_dit.py
-Writes models/dit (.json.gz, .safetensors.gz) and keys/: see model_fixture.py.
+Writes models/dit (.json.gz, .safetensors.gz) and keys.tar.xz: see model_fixture.py.
 """
 
 import torch

@@ -2,7 +2,7 @@
 here from torch.nn's layers.
 
 Usage: /path/to/python-with-diffusers tests/golden/make_golden_models_nn_video.py
-Writes models/nn_video (.json.gz, .safetensors.gz) and keys/: see model_fixture.py.
+Writes models/nn_video (.json.gz, .safetensors.gz) and keys.tar.xz: see model_fixture.py.
 """
 
 import math

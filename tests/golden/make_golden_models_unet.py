@@ -1,8 +1,8 @@
 """Golden files of UNet2DConditionModel and Transformer2DModel: what diffusers' compute.
 
 Usage: /path/to/python-with-torch-and-diffusers tests/golden/make_golden_models_unet.py
-Writes models/unet (.json.gz, .safetensors.gz) and keys/: see model_fixture.py. A table of timestep_embedding's values
-is for test_models_unet.py."""
+Writes models/unet (.json.gz, .safetensors.gz) and keys.tar.xz: see model_fixture.py. A table of timestep_embedding's
+values is for test_models_unet.py."""
 
 import itertools
 

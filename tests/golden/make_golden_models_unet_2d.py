@@ -1,7 +1,7 @@
 """Golden files of UNet2DModel: what diffusers' computes.
 
 Usage: /path/to/python-with-torch-and-diffusers tests/golden/make_golden_models_unet_2d.py
-Writes models/unet_2d.json, models/unet_2d.safetensors and keys/: see model_fixture.py.
+Writes models/unet_2d.json, models/unet_2d.safetensors and keys.tar.xz: see model_fixture.py.
 """
 
 import torch

@@ -2,7 +2,7 @@
 
     python tests/golden/make_golden_models_upscalers.py      # a Python that has torch and spandrel
 
-Writes models/upscalers (.json.gz, .safetensors.gz) and keys/: see model_fixture.py. spandrel's RRDBNet has old
+Writes models/upscalers (.json.gz, .safetensors.gz) and keys.tar.xz: see model_fixture.py. spandrel's RRDBNet has old
 ESRGAN's names inside; the classes here give it Real-ESRGAN's constructor. What spandrel's loader makes of the names and
 shapes of files is kept too, for test_models_upscalers.py.
 """

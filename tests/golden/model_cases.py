@@ -13,8 +13,8 @@ models/FAMILY.json.gz:
                 differences          {"config" or a method: {field or argument: why ours differs}}
                 checkpointing        whether theirs can compute parts again in the backward pass
                 kept_in_float32      {dtype: tensors of the first case that loading in it leaves in float32}
-                full_size            names of files keys/NAME.txt.gz: a line "# CLASS CONFIG", then name and shape of
-                                     every tensor
+                full_size            names of files NAME.txt in keys.tar.xz: a line "# CLASS CONFIG", then name and shape
+                                     of every tensor
     cases     calls of small models: name, class, config, method, arguments, outputs (name: shape), inputs (those with a
               gradient), gradients, tolerance
     extra     shapes of tensors and other things that only a family's own tests read
@@ -27,13 +27,13 @@ An argument is a number, a text or None as it is; a list, which is a tensor of t
 without dimensions; `floats(...)`, a tensor of numbers by rule; {"list": [...]} or {"dict": {...}} of such.
 """
 
-import gzip
+import functools
 import json
 import pathlib
 
 import numpy as np
 from hashed_weights import hashed, places
-from packed import read_families
+from packed import read_families, unpacked_folder
 
 FOLDER = pathlib.Path(__file__).parent
 MOST, KEPT = 1024, 8
@@ -102,9 +102,19 @@ def families():
     return read_families(FOLDER / "models")
 
 
+@functools.cache
+def _keys():
+    return unpacked_folder(FOLDER / "keys.tar.xz")
+
+
+def keys_folder():
+    """Where the files of keys.tar.xz lie."""
+    return pathlib.Path(_keys().name)
+
+
 def published(name):
-    """(class name, config, {key: shape}) of keys/NAME.txt.gz"""
-    head, *lines = gzip.decompress((FOLDER / "keys" / f"{name}.txt.gz").read_bytes()).decode().splitlines()
+    """(class name, config, {key: shape}) of NAME.txt in keys.tar.xz"""
+    head, *lines = (keys_folder() / f"{name}.txt").read_text().splitlines()
     class_name, config = head.removeprefix("# ").split(" ", 1)
     return (
         class_name,

@@ -14,7 +14,7 @@ diffusers and transformers:
     fixture.case("plain", DiTTransformer2DModel, tiny, {"hidden_states": floats(2, 4, 8, 8), "timestep": [17, 903],
     "class_labels": [3, 7]}) fixture.write()
 
-It writes models/FAMILY.json.gz, models/FAMILY.safetensors.xz and keys/NAME.txt.gz for each name in full_size;
+It writes models/FAMILY.json.gz, models/FAMILY.safetensors.xz and NAME.txt in keys.tar.xz for each name in full_size;
 model_cases.py says what is in them. test_every_model.py finds them and does the rest for every class that the library
 registers: keys, outputs, gradients, files, dtypes, the meta device, signatures. A family's own test file holds only
 what no other model has; numbers for it go through `fixture.extra(name, tensor_or_json)`.
@@ -29,7 +29,6 @@ A network that neither library has comes from a torch.nn.Module of its name in t
 its constructor's keywords are the config.
 """
 
-import gzip
 import inspect
 import json
 import tempfile
@@ -40,7 +39,7 @@ import torch
 import transformers
 from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, cotangent, floats, gradient_row, outputs_of, thinned
-from packed import JSON_SUFFIX, LONG_SUFFIX, write_json, write_packed
+from packed import JSON_SUFFIX, LONG_SUFFIX, write_json, write_member, write_packed
 from safetensors.numpy import save
 
 MOST_PARAMETERS = 20_000_000  # of a case: the tests compute each many times
@@ -127,8 +126,8 @@ class ModelFixture:
     ):
         """A class that the library registers under its name, or under this one.
 
-        full_size: {name of a file in keys/: config}. differences: {"config" or a method: {field or argument: why ours
-        differs}}. required: fields without which ours refuses to be made.
+        full_size: {name of a file in keys.tar.xz: config}. differences: {"config" or a method: {field or argument: why
+        ours differs}}. required: fields without which ours refuses to be made.
         """
         self.keys[cls], self.names[cls] = key, name or cls.__name__
         library = cls.__module__.split(".")[0]
@@ -150,7 +149,7 @@ class ModelFixture:
                 f"# {self.names[cls]} {json.dumps(config)}",
                 *sorted(f"{k} {list(t.shape)}" for k, t in state.items()),
             ]
-            (FOLDER / "keys" / f"{file}.txt.gz").write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
+            write_member(FOLDER / "keys.tar.xz", f"{file}.txt", "\n".join(lines) + "\n")
 
     def filled(self, cls, config):
         """A model in eval mode whose weights follow the rule."""

@@ -56,6 +56,16 @@ def write_packed_folder(path, folder):
                 archive.addfile(info, data)
 
 
+def write_member(path, name, text):
+    """Another file in a .tar.xz of texts, or the same one with another text."""
+    with tempfile.TemporaryDirectory() as folder:
+        if path.exists():
+            with tarfile.open(path, "r:xz") as archive:
+                archive.extractall(folder, filter="data")
+        (pathlib.Path(folder) / name).write_text(text)
+        write_packed_folder(path, folder)
+
+
 def unpacked(path):
     """The bytes of the safetensors file in it."""
     unpack = lzma.decompress if path.name.endswith(LONG_SUFFIX) else gzip.decompress

@@ -1,5 +1,5 @@
-"""`scaffolding train-lora`: a LoRA of a folder of pictures beside every text-to-image pipeline, dense and in few bits; runs
-that go on to the same bytes; what is refused in one line.
+"""`scaffolding train-lora`: a LoRA of a folder of pictures beside every text-to-image pipeline, dense and in few bits;
+runs that go on to the same bytes; what is refused in one line.
 """
 
 import json

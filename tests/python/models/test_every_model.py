@@ -8,7 +8,17 @@ by name. What only one family has is in test_models_*.py."""
 import numpy as np
 import pytest
 from hashed_weights import hashed_weight
-from model_cases import FOLDER, arguments_of, cotangent, families, gradient_row, outputs_of, published, thinned
+from model_cases import (
+    FOLDER,
+    arguments_of,
+    cotangent,
+    families,
+    gradient_row,
+    keys_folder,
+    outputs_of,
+    published,
+    thinned,
+)
 from packed import LONG_SUFFIX, read_json, unpacked
 from signatures import parameters_of, plain, unexplained
 
@@ -99,12 +109,12 @@ def test_it_has_golden_files(name):
     assert any(class_name == name for class_name, _ in FIRST), f"no case of {name} has gradients"
     assert MODELS[name][
         "full_size"
-    ], f"{name} has no file in tests/golden/keys/: pass full_size to model() in its make_golden_models_*.py"
+    ], f"{name} has no file in tests/golden/keys.tar.xz: pass full_size to model() in its make_golden_models_*.py"
 
 
 def test_golden_files_are_of_registered_models():
     assert set(MODELS) <= set(REGISTERED)
-    assert sorted(PUBLISHED) == sorted(path.name.removesuffix(".txt.gz") for path in (FOLDER / "keys").glob("*"))
+    assert sorted(PUBLISHED) == sorted(path.stem for path in keys_folder().glob("*.txt"))
 
 
 # ---- full size
