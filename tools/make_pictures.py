@@ -5,6 +5,7 @@ changed.
     docs/pictures/contact_sheet.webp       48 prompts of models/emoji-128/contact_sheet.txt, uncurated; in the card too
     docs/pictures/forming.webp             one picture after 1, 2, 4, 8 and 20 steps
     docs/pictures/between.webp             nine pictures on the way from one prompt to another
+    docs/pictures/learned_style.webp       what a LoRA of two-coloured icons makes of five others, a minute's training
     tests/golden/shipped_model.png        what tests/test_shipped_model.py compares with
 
     docs/pictures/emoji_video.*           clips along trajectories: tools/make_clip_pictures.py
@@ -12,17 +13,24 @@ changed.
 and what stands between <!-- pictures --> and <!-- /pictures --> in the README and in docs/first_picture.md.
 """
 
+import io
+import json
 import pathlib
+import random
 import subprocess
 import sys
+import tarfile
 import tempfile
 
-from PIL import Image, ImageSequence
+from PIL import Image, ImageOps, ImageSequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs/pictures"
 FORMING = ("rocket, fluent 3d, on a blue background", 3, (1, 2, 4, 8, 20))
 BETWEEN = ("red apple, fluent 3d", "green apple, fluent 3d", "--frames", "9", "--seed", "1")  # as the README says it
+LEARNED = ("rocket", "cat face", "sailboat", "birthday cake", "tulip")
+# As docs/training.md says it.
+TRAIN_LORA = ("--steps", "600", "--batch", "8", "--lr", "4e-4", "--rank", "8", "--target", "all-linear", "--quiet")
 README_PART = """<!-- pictures -->
 ![24 icons, each from a line of words](docs/pictures/sheet.webp)
 
@@ -41,10 +49,10 @@ def prompts(path):
     return path.read_text().split("\n")[:-1]
 
 
-def save(picture, path):
+def save(picture, path, quality=90):
     """A WebP whose loss cannot be seen, of a seventh of the PNG's bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, quality=90, method=6)
+    picture.save(path, quality=quality, method=6)
     print(f"{path.relative_to(ROOT)}: {picture.width}x{picture.height}, {path.stat().st_size // 1000} kB")
 
 
@@ -88,6 +96,49 @@ def between(program, folder):
     )
 
 
+def two_coloured(icon):
+    """Its greys from violet over red to peach, on a dark ground."""
+    white = Image.new("RGBA", icon.size, "white")
+    white.alpha_composite(icon)
+    grey = ImageOps.posterize(ImageOps.grayscale(white.convert("RGB")), 2)
+    out = Image.new("RGB", icon.size, (24, 16, 48))
+    colours = ImageOps.colorize(grey, black=(40, 10, 80), mid=(230, 60, 110), white=(255, 190, 120))
+    out.paste(colours, mask=icon.getchannel("A"))
+    return out
+
+
+def learned_style(program, folder, count=150):
+    """Above what the model draws, below the same prompts and seeds with a LoRA of `count` others in two colours."""
+    data = ROOT.parent / "shared/data/emoji128/emoji128.tar"
+    if not data.exists():
+        return print(f"make_pictures: docs/pictures/learned_style.webp stays, {data} is not here")
+    pictures = folder / "pictures"
+    pictures.mkdir()
+    with tarfile.open(data) as tar:
+        rows = [json.loads(line) for line in tar.extractfile("metadata.jsonl").read().splitlines()]
+        taken = set(" ".join(LEARNED).split())
+        rows = [r for r in rows if r["file_name"].startswith("noto/") and not set(r["caption"].split()) & taken]
+        for i, row in enumerate(random.Random(3).sample(rows, count)):
+            icon = Image.open(io.BytesIO(tar.extractfile(row["file_name"]).read())).convert("RGBA")
+            two_coloured(icon).save(pictures / f"{i}.png")
+            (pictures / f"{i}.txt").write_text(row["caption"].split(",")[0] + ", noto")
+    lora = folder / "lora"
+    subprocess.run([program, "train-lora", "--data", pictures, "--output", lora, *TRAIN_LORA], check=True)
+    rows = []
+    for given in ([], ["--lora", lora]):
+        made = []
+        for i, thing in enumerate(LEARNED):
+            path = folder / f"learned-{len(rows)}-{i}.png"
+            call = [program, "txt2img", f"{thing}, noto", "--seed", "7", "--output", path, "--quiet", *given]
+            subprocess.run(call, check=True, stdout=subprocess.DEVNULL)
+            made.append(Image.open(path).convert("RGB"))
+        rows.append(row_of(made))
+    both = Image.new("RGB", (rows[0].width, 2 * rows[0].height))
+    both.paste(rows[0], (0, 0))
+    both.paste(rows[1], (0, rows[0].height))
+    save(both, PICTURES / "learned_style.webp", quality=75)
+
+
 def replace_part(path, part):
     text = path.read_text()
     before, _, rest = text.partition("<!-- pictures -->")
@@ -126,6 +177,7 @@ def main(build):
         )
         forming(program, folder)
         between(program, folder)
+        learned_style(program, folder)
     subprocess.run([sys.executable, ROOT / "tests/test_shipped_model.py", build], check=True)
     subprocess.run([sys.executable, ROOT / "tools/make_clip_pictures.py", build], check=True)
     write_documents()

@@ -117,7 +117,7 @@ class @NAME@(ModelMixin):
 SCRIPT = '''"""Golden files of @NAME@: what @LIBRARY@' computes.
 
 Usage: /path/to/python-with-torch tests/golden/make_golden_models_@FILE@.py
-Writes models/@FILE@.json, models/@FILE@.safetensors and keys/: see model_fixture.py.
+Writes models/@FILE@.json, models/@FILE@.safetensors and keys.tar.xz: see model_fixture.py.
 """
 
 @IMPORTS@

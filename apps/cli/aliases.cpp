@@ -21,9 +21,10 @@ struct Alias {
 };
 
 constexpr Alias kCommands[] = {
-    {"generate", "txt2img"}, {"sample", "txt2img"},  {"img-gen", "txt2img"}, {"t2i", "txt2img"},
-    {"i2i", "img2img"},      {"vid-gen", "txt2vid"}, {"t2v", "txt2vid"},     {"i2v", "img2vid"},
-    {"finetune", "train"},   {"webui", "serve"},     {"info", "inspect"},    {"list", "models"},
+    {"generate", "txt2img"},      {"sample", "txt2img"},  {"img-gen", "txt2img"}, {"t2i", "txt2img"},
+    {"i2i", "img2img"},           {"vid-gen", "txt2vid"}, {"t2v", "txt2vid"},     {"i2v", "img2vid"},
+    {"finetune", "train"},        {"webui", "serve"},     {"info", "inspect"},    {"list", "models"},
+    {"dreambooth", "train-lora"},
 };
 
 constexpr Alias kLong[] = {
@@ -68,6 +69,27 @@ constexpr Alias kLong[] = {
     {"num-images-per-prompt", "count"},
     {"num-videos-per-prompt", "count"},
     {"overwrite", "force"},
+    // of training scripts: diffusers', kohya's
+    {"pretrained-model-name-or-path", "model"},
+    {"train-data-dir", "data"},
+    {"instance-data-dir", "data"},
+    {"instance-prompt", "caption"},
+    {"output-dir", "output"},
+    {"max-train-steps", "steps"},
+    {"train-batch-size", "batch"},
+    {"gradient-accumulation-steps", "accumulate"},
+    {"learning-rate", "lr"},
+    {"lr-scheduler", "schedule"},
+    {"lr-warmup-steps", "warmup"},
+    {"network-dim", "rank"},
+    {"network-alpha", "alpha"},
+    {"lora-alpha", "alpha"},
+    {"lora-dropout", "dropout"},
+    {"min-snr-gamma", "snr-gamma"},
+    {"random-flip", "flip"},
+    {"flip-aug", "flip"},
+    {"checkpointing-steps", "save-every"},
+    {"validation-prompt", "sample"},
 };
 constexpr Alias kShort[] = {{"W", "width"}, {"H", "height"}, {"C", "guidance"}, {"A", "sampler"},
                             {"S", "seed"},  {"p", "prompt"}, {"I", "image"}};

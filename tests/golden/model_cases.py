@@ -13,8 +13,8 @@ models/FAMILY.json.gz:
                 differences          {"config" or a method: {field or argument: why ours differs}}
                 checkpointing        whether theirs can compute parts again in the backward pass
                 kept_in_float32      {dtype: tensors of the first case that loading in it leaves in float32}
-                full_size            names of files NAME.txt in keys.tar.xz: a line "# CLASS CONFIG", then name and shape
-                                     of every tensor
+                full_size            names of files NAME.txt in keys.tar.xz: a line "# CLASS CONFIG", then name and
+                                     shape of every tensor
     cases     calls of small models: name, class, config, method, arguments, outputs (name: shape), inputs (those with a
               gradient), gradients, tolerance
     extra     shapes of tensors and other things that only a family's own tests read

@@ -48,7 +48,7 @@ def test_the_man_page_names_every_command_and_option(program, commands, tmp_path
     page = (tmp_path / "scaffolding.1").read_text()
     assert page.startswith(".TH SCAFFOLDING 1")
     for command in commands:
-        assert f".SS scaffolding {command}\n" in page
+        assert ".SS scaffolding " + command.replace("-", "\\-") + "\n" in page
     for option in ("negative\\-prompt", "save\\-steps", "guidance\\-rescale"):
         assert option in page
     for section in ("NAME", "SYNOPSIS", "EXIT STATUS", "ENVIRONMENT"):
