@@ -10,6 +10,7 @@ from test_recurrent import LAYERS as RECURRENT
 
 import scaffolding as sf
 from scaffolding import cuda, nn
+from scaffolding.models import LoraConfig, UNet2DConditionModel
 from scaffolding.nn.utils import rnn
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
@@ -112,3 +113,42 @@ def test_packed_sequences(make):
         want = rnn.pad_packed_sequence(layer(rnn.pack_sequence(x))[0])[0]
         got = rnn.pad_packed_sequence(layer.cuda()(rnn.pack_sequence([s.cuda() for s in x]))[0])[0]
     close(got.cpu().numpy(), want.numpy(), "output", 1e-4)
+
+
+def test_a_lora_is_trained_as_on_the_cpu():
+    """Its factors go with the model and stay the same tensors; of slots for inference they are no part."""
+    losses, ends = [], []
+    for device in ("cpu", "cuda"):
+        sf.manual_seed(3)
+        unet = UNet2DConditionModel(
+            sample_size=4,
+            block_out_channels=[8, 8],
+            down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"],
+            up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"],
+            layers_per_block=1,
+            norm_num_groups=4,
+            cross_attention_dim=8,
+            attention_head_dim=4,
+        )
+        x, text, target = sf.randn(1, 4, 4, 4), sf.randn(1, 3, 8), sf.randn(1, 4, 4, 4)
+        unet.requires_grad_(False).add_adapter(LoraConfig(r=2, target_modules=["to_q", "to_out.0", "conv1"]))
+        lora = [p for p in unet.parameters() if p.requires_grad]
+        unet.train().to(device)
+        assert all(p.device.type == device for p in lora)
+        optimizer = sf.optim.AdamW(lora, lr=1e-2)
+        for _ in range(3):
+            y = unet(x.to(device), sf.tensor([7]).to(device), text.to(device)).sample
+            loss = nn.functional.mse_loss(y, target.to(device))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        ends.append([p.detach().to("cpu") for p in lora])
+        if device == "cuda":
+            unet.eval().set_requires_grad("default", False)
+            with sf.no_grad():
+                again = unet(x.to(device), sf.tensor([7]).to(device), text.to(device)).sample.to("cpu")
+            assert nn.functional.mse_loss(again, target).item() < losses[3]
+    assert losses[:3] == pytest.approx(losses[3:], rel=1e-4) and losses[2] < losses[0]
+    for a, b in zip(*ends):
+        assert (a - b).abs().max().item() < 2e-3
