@@ -49,7 +49,7 @@ Tensor call(const std::string& name, const Tensor& x, const std::vector<std::str
 }
 
 TEST(nn_init, every_call_gives_torchs_numbers) {
-  std::istringstream file(sf::test::unpacked(SF_SOURCE_DIR "/tests/golden/init.txt.gz"));
+  std::istringstream file(sf::test::unpacked(SF_SOURCE_DIR "/tests/golden/init.txt.xz"));
   int calls = 0;
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 const std::string kGolden = SF_SOURCE_DIR "/tests/golden/tokenizers/";
 
-Json golden() { return Json::parse(test::unpacked(kGolden + "t5_cases.json.gz")); }
+Json golden() { return Json::parse(test::unpacked(kGolden + "t5_cases.json.xz")); }
 
 void compare(const T5Tokenizer& tok, const Json& strings, const Json& rows, bool decode) {
   ASSERT_EQ(strings.size(), rows.size());

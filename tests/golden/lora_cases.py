@@ -18,7 +18,7 @@ picture:
     peft_COMPONENT/     PEFT's folder: adapter_model.safetensors ("base_model.model....") and adapter_config.json with
                         rank_pattern, alpha_pattern, the UNet's with use_rslora
 
-lora/lora.json.gz:
+lora/lora.json.xz:
 
     made_by     versions of torch, diffusers, transformers, peft
     networks    {family: {component: name of the network, scheduler or tokenizer in pipelines/stable_diffusion.json.gz}}
@@ -55,7 +55,7 @@ FOLDER = pathlib.Path(_unpacked.name)  # of sd/, sd2/ and xl/
 
 
 def document():
-    return read_json(PACKED / "lora.json.gz")
+    return read_json(PACKED / "lora.json.xz")
 
 
 def networks():

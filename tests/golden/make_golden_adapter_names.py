@@ -1,4 +1,4 @@
-"""Writes tests/golden/adapter_names.json.gz: which module diffusers takes each key of kohya's adapters for.
+"""Writes tests/golden/adapter_names.json.xz: which module diffusers takes each key of kohya's adapters for.
 
 python tests/golden/make_golden_adapter_names.py        # with torch, diffusers and transformers
 
@@ -77,7 +77,7 @@ def main():
         "unet": converted(flat("lora_unet_", ours)) | converted(flat("lora_unet_", theirs), unet.config),
         "text_encoder": converted(flat("lora_te_", layers)) | converted(flat("lora_te1_", layers)),
     }
-    write_json(HERE / "adapter_names.json.gz", json.dumps(golden, indent=0) + "\n")
+    write_json(HERE / "adapter_names.json.xz", json.dumps(golden, indent=0) + "\n")
     print({part: len(golden[part]) for part in golden["configs"]}, len(ours), len(theirs))
 
 

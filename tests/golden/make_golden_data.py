@@ -3,7 +3,7 @@
 TORCH_PYTHON tests/golden/make_golden_data.py [folder of shared data]
 resize.safetensors.xz: PIL.Image.resize of random pictures; orders.json: torch.utils.data.DataLoader,
 random_split and samplers;
-pngsuite.json.gz: what Pillow decodes PngSuite's files to; photo.*: small pictures that Pillow wrote, and their pixels.
+pngsuite.json.xz: what Pillow decodes PngSuite's files to; photo.*: small pictures that Pillow wrote, and their pixels.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ def pngsuite():
             out[path.name] = {"size": image.size, "grey16": digest}
         else:
             out[path.name] = {"size": image.size, "rgba": hashlib.sha256(image.convert("RGBA").tobytes()).hexdigest()}
-    write_json(OUT / "pngsuite.json.gz", json.dumps(out) + "\n")
+    write_json(OUT / "pngsuite.json.xz", json.dumps(out) + "\n")
 
 
 def photo():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes functional.json.gz: the parameters (name and default) of every function of torch.nn.functional. Needs torch;
+"""Writes functional.json.xz: the parameters (name and default) of every function of torch.nn.functional. Needs torch;
 tests read the file only.
 
 Functions written in Python tell their own; those written in C++ say it in the first lines of their documentation; those
@@ -58,7 +58,7 @@ def main():
             found[name] = [["input"], ["weight"], ["bias"], ["pad", 0]]
             continue
         found[name] = parameters(name, function)
-    path = pathlib.Path(__file__).with_name("functional.json.gz")
+    path = pathlib.Path(__file__).with_name("functional.json.xz")
     lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in found.items()]
     write_json(path, "{\n" + ",\n".join(lines) + "\n}\n")
     print(path, path.stat().st_size, "bytes", len(found) - 1, "functions")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes init.txt.gz: what torch.nn.init makes of tensors. Needs torch; tests read the file only.
+"""Writes init.txt.xz: what torch.nn.init makes of tensors. Needs torch; tests read the file only.
 
 A line is one call after manual_seed(seed), on a tensor filled with 3; a shape that ends in t is a transposed view,
 so not contiguous:
@@ -93,7 +93,7 @@ def main():
             f"{seed} {call} | {first} "
             + " ".join(f"{v:.17g}" if dtype == "float64" else f"{v:.9g}" for v in values[first:])
         )
-    path = pathlib.Path(__file__).with_name("init.txt.gz")
+    path = pathlib.Path(__file__).with_name("init.txt.xz")
     write_text(path, "\n".join(lines) + "\n")
     print(path, path.stat().st_size, "bytes")
 

@@ -443,7 +443,7 @@ def main():
         "saved": [run_saved(file, family) for family in ADAPTERS for file in ("style", "whole")],
     }
     write_packed_folder(PACKED / "adapters.tar.xz", FOLDER)
-    write_json(PACKED / "lora.json.gz", text_of(plain(document)))
+    write_json(PACKED / "lora.json.xz", text_of(plain(document)))
     write_packed(PACKED / "lora.safetensors.xz", save(pictures | tensors))
     files = sorted(PACKED.iterdir())
     for path in files:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes philox.json.gz: what torch's kernels on a GPU draw for a tensor of chances, for categories and for
+"""Writes philox.json.xz: what torch's kernels on a GPU draw for a tensor of chances, for categories and for
 permutations.
 
 No GPU made these numbers: they are computed here from Philox4x32-10 (Salmon et al., 2011), tested against the authors'
@@ -143,7 +143,7 @@ def main():
             case["islands"].append([seed, order])
             all_islands += islands
     assert len(case["islands"]) > 3, all_islands
-    out = pathlib.Path(__file__).parent / "philox.json.gz"
+    out = pathlib.Path(__file__).parent / "philox.json.xz"
     write_json(out, json.dumps({"cases": cases, "islands": case["islands"]}, separators=(",", ":")) + "\n")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes random.txt.gz: what torch's CPU generator gives for sequences of calls. Needs torch; tests read the file only.
+"""Writes random.txt.xz: what torch's CPU generator gives for sequences of calls. Needs torch; tests read the file only.
 
 A line `seed N` starts a sequence; every other line is one call on that generator:
     name arguments... | first_index bits bits ...
@@ -161,7 +161,7 @@ def main():
             kept = y[max(0, y.numel() - KEPT) :]
             bits = kept.view(UNSIGNED[y.element_size()]).tolist()
             lines.append(f"{line} | {y.numel() - kept.numel()} " + " ".join(f"{b:x}" for b in bits))
-    path = pathlib.Path(__file__).with_name("random.txt.gz")
+    path = pathlib.Path(__file__).with_name("random.txt.xz")
     write_text(path, "\n".join(lines) + "\n")
     print(path, path.stat().st_size, "bytes")
 

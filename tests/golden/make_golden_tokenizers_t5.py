@@ -1,4 +1,4 @@
-"""Golden files of T5Tokenizer: tests/golden/tokenizers/t5_*.model and t5_cases.json.gz, and
+"""Golden files of T5Tokenizer: tests/golden/tokenizers/t5_*.model and t5_cases.json.xz, and
 tests/fuzz_corpus/sentencepiece.
 
     python tests/golden/make_golden_tokenizers_t5.py [folder of shared data]    # with transformers and sentencepiece
@@ -150,7 +150,7 @@ def main():
     shared = transformers_rows((SHARED / "sentencepiece/test_model.model").read_bytes(), {}, plain)
     shared["rows"] = [[[0 if i == 2 else i for i in ids[:-1]] + ids[-1:], text] for ids, text in shared["rows"]]
     document["results"]["test_model"] = shared
-    write_json(OUT / "t5_cases.json.gz", json.dumps(document, separators=(",", ":")))
+    write_json(OUT / "t5_cases.json.xz", json.dumps(document, separators=(",", ":")))
     shutil.rmtree(FUZZ, ignore_errors=True)
     FUZZ.mkdir(parents=True)
     for name in ("t5_identity", "t5_bytes"):

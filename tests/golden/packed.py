@@ -22,15 +22,15 @@ def read_json(path):
 
 def write_json(path, text):
     """text: of the JSON. The same text makes the same file."""
-    if path.name.endswith(LONG_JSON_SUFFIX):
-        path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
-    else:
-        write_text(path, text)
+    write_text(path, text)
 
 
 def write_text(path, text):
-    assert path.suffix == ".gz", path
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    if path.suffix == ".xz":
+        path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    else:
+        assert path.suffix == ".gz", path
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def read_families(folder):

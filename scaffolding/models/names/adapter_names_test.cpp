@@ -90,7 +90,7 @@ TEST(AdapterNames, OfTextEncoders) {
 
 // What diffusers makes of kohya's keys in diffusers' and in CompVis' names (tests/golden/make_golden_adapter_names.py).
 TEST(AdapterNames, AgreeWithDiffusers) {
-  const auto golden = nlohmann::json::parse(test::unpacked(SF_SOURCE_DIR "/tests/golden/adapter_names.json.gz"));
+  const auto golden = nlohmann::json::parse(test::unpacked(SF_SOURCE_DIR "/tests/golden/adapter_names.json.xz"));
   for (auto& [part, class_name] : {std::pair{"unet", "UNet2DConditionModel"}, {"text_encoder", "CLIPTextModel"}}) {
     auto model = tiny(class_name, golden["configs"][part].dump().c_str());
     auto stems = adapter_stems(*model, class_name, part);

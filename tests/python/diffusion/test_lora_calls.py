@@ -242,7 +242,7 @@ def test_arguments_that_are_none():
         (None, {}, TypeError),
         ({"unet.a": "a"}, {}, (TypeError, ValueError)),
         (str(STYLE.with_name("nothing.safetensors")), {}, (RuntimeError, OSError)),
-        (str(PACKED / "lora.json.gz"), {}, REFUSED),
+        (str(PACKED / "lora.json.xz"), {}, REFUSED),
         (str(PACKED.parent / "seamless.safetensors"), {}, ValueError),
     ):
         with pytest.raises(error) as raised:

@@ -49,7 +49,7 @@ def test_errors_name_the_file(tmp_path):
 def test_pngsuite_decodes_to_pillows_pixels():
     if not (folders.SHARED / "pngsuite").exists():
         pytest.skip(f"no PngSuite in {folders.SHARED}")
-    golden = read_json(GOLDEN / "pngsuite.json.gz")
+    golden = read_json(GOLDEN / "pngsuite.json.xz")
     golden.pop("made_by")
     assert len(golden) == 161
     wrong = []

@@ -1,4 +1,4 @@
-"""nn.functional has torch's names and arguments (tests/golden/functional.json.gz);
+"""nn.functional has torch's names and arguments (tests/golden/functional.json.xz);
 values and gradients are checked op by op in C++.
 """
 
@@ -11,7 +11,7 @@ from packed import read_json
 import scaffolding as sf
 import scaffolding.nn.functional as F
 
-TORCH = read_json(folders.GOLDEN / "functional.json.gz")
+TORCH = read_json(folders.GOLDEN / "functional.json.xz")
 
 # What we have not, on purpose: rare, or for hardware and number formats of other projects.
 ABSENT = set("grouped_mm scaled_addmm scaled_addmm_ scaled_grouped_mm scaled_mm".split())

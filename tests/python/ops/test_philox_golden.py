@@ -8,7 +8,7 @@ from packed import read_json
 
 import scaffolding as sf
 
-GOLDEN = read_json(folders.GOLDEN / "philox.json.gz")
+GOLDEN = read_json(folders.GOLDEN / "philox.json.xz")
 DEVICES = ["cpu", *(["cuda"] if sf.cuda.is_available() else [])]
 
 
