@@ -84,17 +84,13 @@ void run(Options& o) {
   train::LoraTraining training(o.recipe, *pipeline, encoded);
   training.options.run.output_dir = o.output;
   training.options.quiet = s.quiet;
+  const std::string file = (fs::path(o.output) / kFile).string();
   training.options.on_checkpoint = [&](train::Trainer& trainer, const std::string&) {
+    training.save(file);
     training.show([&] { write_samples(o, *pipeline, trainer.step()); });
   };
-  if (!training.train()) {
-    std::cerr << "stopped; the same command goes on from here\n";
-    return;
-  }
-  const std::string file = (fs::path(o.output) / kFile).string();
-  training.save(file);
-  write_samples(o, *pipeline, training.step());
-  std::cout << file << "\n";
+  if (training.train()) std::cout << file << "\n";
+  else std::cerr << "stopped; the same command goes on from here\n";
 }
 
 }  // namespace

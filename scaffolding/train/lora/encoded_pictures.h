@@ -49,7 +49,7 @@ class EncodedPrompts {
 
   diffusion::DiffusionPipeline& pipeline_;
   int64_t height_, width_;
-  std::map<std::string, diffusion::DenoiserCall> told_;  // of the last kMostPrompts that were asked for first
+  std::map<std::string, diffusion::DenoiserCall> told_;  // until there are kMostPrompts, then from none again
 };
 
 }  // namespace sf::train
