@@ -4,11 +4,11 @@
     [--row TEXT] [--side 32] [--tiny]
 
 A step is one sample of --side latents: forward, mean squared error, backward, AdamW. The LoRA has rank 16 on
-attention's projections, in float32; the base is frozen, in float32, bfloat16 or NF4 (bitsandbytes' for the peer). "checkpointing"
-computes each block again. Weights are random. Each measurement is in a process of its own, in turn; numbers are medians
-of all rounds' steps; "cpu" is processor time over all threads, "held" the most memory of the process. The least work is
-counted: a pass and the gradients of its inputs, twice a pass's multiply-adds. "ratio" is ours over the peer's, on the
-clock. OMP_WAIT_POLICY is passive for both.
+attention's projections, in float32; the base is frozen, in float32, bfloat16 or NF4 (bitsandbytes' for the peer).
+"checkpointing" computes each block again. Weights are random. Each measurement is in a process of its own, in turn;
+numbers are medians of all rounds' steps; "cpu" is processor time over all threads, "held" the most memory of the
+process. The least work is counted: a pass and the gradients of its inputs, twice a pass's multiply-adds. "ratio" is
+ours over the peer's, on the clock. OMP_WAIT_POLICY is passive for both.
 """
 
 import argparse

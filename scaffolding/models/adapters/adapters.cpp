@@ -1,6 +1,7 @@
 #include "scaffolding/models/adapters/adapters.h"
 
 #include <algorithm>
+#include <set>
 
 #include "scaffolding/autograd/set_data.h"
 #include "scaffolding/core/error.h"
@@ -117,6 +118,8 @@ void Adapters::train(const std::string& name, bool on) {
   if (on) {
     std::vector<LoraLayer> layers = a.layers;
     const std::vector<nn::Module*> of = modules_of(a);
+    SF_CHECK_AS(NotSupported, std::set(of.begin(), of.end()).size() == of.size(), "adapters: '", name,
+                "' has several factors beside one layer; save it, which joins them, and train the saved one");
     for (size_t i = 0; i < layers.size(); ++i) {
       const LoraTerm term = LoraPath::ready(*of[i], term_of(layers[i]), kFloat32, model_.device());
       layers[i].down = term.down.detach().clone().requires_grad_();

@@ -48,7 +48,8 @@ class Adapters {
   // and as new_lora_layers().
   void create(const std::string& name, const NewLora& config, const Generator& generator = {});
   // From now on its factors are parameters, in float32 and in memory of its own; a middle factor is multiplied in. Off:
-  // they are not, and the paths are those of inference. ValueError for one that is fused or not there.
+  // they are not, and the paths are those of inference. ValueError for one that is fused or not there, NotSupported for
+  // one with several factors beside one layer.
   void train(const std::string& name, bool on = true);
   bool trains(const std::string& name) const { return at(name).trained; }
   // Of those that are trained, {"down_blocks.0....to_q.lora_A.style.weight": tensor}: PEFT's names.

@@ -104,5 +104,35 @@ TEST_F(NewLoraTest, GradientsAreThoseOfTheFormula) {
   }
 }
 
+// One that was loaded: its factors become memory of its own.
+TEST_F(NewLoraTest, ALoadedOneIsTrainedOn) {
+  auto layer = [](int64_t row, int64_t rows) {
+    return LoraLayer{.module = "to_q",
+                     .down = randn({2, 64}),
+                     .up = randn({rows, 2}),
+                     .rank = 2,
+                     .row = row,
+                     .rows = rows,
+                     .alpha = 2,
+                     .scale = 1};
+  };
+  const LoraLayer half = layer(16, 16);
+  model.adapters().add("half", {half});
+  model.adapters().set({{"half"}});
+  autograd::NoGrad off;
+  const Tensor before = model(x);
+  model.adapters().train("half");
+  EXPECT_LE(amax(abs(model(x) - before)).item(), 1e-5);
+  ASSERT_EQ(names().size(), 2u);
+  Tensor down = model.adapters().parameters()[0].second, up = model.adapters().parameters()[1].second;
+  EXPECT_EQ(up.shape(), (Shape{32, 2}));  // rows that it had nothing for are zeros
+  EXPECT_TRUE(down.requires_grad());
+  down.fill_(3);
+  EXPECT_NE(half.down.to_vector()[0], 3);
+  model.adapters().add("parts", {layer(0, 16), layer(16, 16)});
+  SF_EXPECT_ERROR(NotSupported, "'parts' has several factors beside one layer", model.adapters().train("parts"));
+  EXPECT_EQ(names().size(), 2u);
+}
+
 }  // namespace
 }  // namespace sf::models
