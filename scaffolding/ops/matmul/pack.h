@@ -5,6 +5,8 @@
 // operands pack the same way: "w" runs across the strip. float16 and bfloat16 become float on the way,
 // except for MulBF16.
 #pragma once
+#include <type_traits>
+
 #include "scaffolding/ops/matmul/micro_kernel.h"
 
 namespace sf {
@@ -29,9 +31,15 @@ SF_INLINE MulF64::Vec load_part(const double* p, int n) {
   return v;
 }
 template <class T> SF_INLINE MulF32::Vec load_part(const T* p, int n) {  // Half, BFloat16
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  const __m256i halves = _mm256_maskz_loadu_epi16(__mmask16((1u << n) - 1), p);
+  if constexpr (std::is_same_v<T, Half>) return (MulF32::Vec)_mm512_cvtph_ps(halves);
+  else return (MulF32::Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
+#else
   T t[kLanes] = {};
   for (int i = 0; i < n; ++i) t[i] = p[i];
   return load(t).v;
+#endif
 }
 SF_INLINE MulF64::Vec load_full(const double* p) { return load_vec<MulF64>(p); }
 template <class T> SF_INLINE MulF32::Vec load_full(const T* p) { return load(p).v; }
