@@ -11,15 +11,12 @@ process. The least work is counted: a pass and the gradients of its inputs, twic
 ours over the peer's, on the clock. OMP_WAIT_POLICY is passive for both.
 """
 
-import argparse
 import json
-import os
 import resource
 import statistics
-import subprocess
-import sys
 import time
 
+import turns
 from lora import RANK, SD, TINY, multiply_adds
 
 ROWS = {
@@ -34,16 +31,14 @@ TARGETS = ["to_q", "to_k", "to_v", "to_out.0"]
 def child(which, row, threads, side, tiny, steps=4):
     dtype, quantised, checkpointing = ROWS[row]
     config = SD | (TINY if tiny else {})
+    lib, models = turns.library(which)
     if which == "ours":
-        import scaffolding as lib
-        from scaffolding.models import LoraConfig, UNet2DConditionModel
+        LoraConfig = models.LoraConfig
     else:
-        import torch as lib
-        from diffusers import UNet2DConditionModel
         from peft import LoraConfig
     lib.set_num_threads(threads)
     lib.manual_seed(0)
-    unet = UNet2DConditionModel(**config).to(getattr(lib, dtype)).requires_grad_(False).train()
+    unet = models.UNet2DConditionModel(**config).to(getattr(lib, dtype)).requires_grad_(False).train()
     if quantised and which == "ours":
         lib.nn.quantize_(unet, "nf4")
     elif quantised:
@@ -97,41 +92,30 @@ def quantise(torch, unet):
             setattr(unet.get_submodule(parent), leaf, new.to("cpu"))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python with diffusers, peft")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=2)
+def arguments(parser):
     parser.add_argument("--side", type=int, default=32)
     parser.add_argument("--row", default="", help="only rows whose name has this in it")
     parser.add_argument("--tiny", action="store_true", help="a network of a few channels, to try the program out")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    o = parser.parse_args()
+
+
+def main():
+    o = turns.options_of(__doc__, 2, arguments)
     if o.child:
         return print(json.dumps(child(*o.child, o.threads, o.side, o.tiny)))
-    programs = {"ours": sys.executable} | ({"peer": o.torch_python} if o.torch_python else {})
-    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(o.threads)}
-    environment |= {"PYTHONWARNINGS": "ignore", "TRANSFORMERS_VERBOSITY": "error"}
     work = 4 * multiply_adds(SD | (TINY if o.tiny else {}), o.side)
+    peers, told = turns.programs(o), ["--side", str(o.side), *(["--tiny"] if o.tiny else [])]
     for row in (r for r in ROWS if o.row in r):
-        found = {which: {} for which in programs}
-        for _ in range(o.rounds):
-            for which, python in programs.items():
-                command = [python, __file__, "--threads", str(o.threads), "--side", str(o.side), "--child", which, row]
-                done = subprocess.run(
-                    command + (["--tiny"] if o.tiny else []), env=environment, check=True, stdout=subprocess.PIPE
-                )
-                for name, values in json.loads(done.stdout.splitlines()[-1]).items():
-                    found[which].setdefault(name, []).extend(values)
-        median = {which: {k: statistics.median(v) for k, v in all.items()} for which, all in found.items()}
+        median = {
+            which: {name: statistics.median(sum((a[name] for a in answers), [])) for name in answers[0]}
+            for which, answers in turns.take_turns(o, __file__, [row], peers, told).items()
+        }
         for which, m in median.items():
-            rate = work / m["wall"] / 1e9
             print(
-                f"{row:22} {which:5} {m['wall']:6.3g} s, cpu {m['cpu']:6.3g} s, {rate:5.0f} GFLOP/s of the least work, "
-                f"held {m['held']:5.0f} MB"
+                f"{row:22} {which:5} {m['wall']:6.3g} s, cpu {m['cpu']:6.3g} s, {work / m['wall'] / 1e9:5.0f} GFLOP/s "
+                f"of the least work, held {m['held']:5.0f} MB"
             )
         if len(median) == 2:
-            print(f"{row:22} ratio {median['ours']['wall'] / median['peer']['wall']:.2f}", flush=True)
+            print(f"{row:22} ratio {median['ours']['wall'] / median['torch']['wall']:.2f}", flush=True)
 
 
 if __name__ == "__main__":

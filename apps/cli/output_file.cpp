@@ -54,18 +54,12 @@ void check_output(const char* option, const std::string& path, const std::string
   check_output(option, path);
 }
 
-void check_run_folder(const std::string& folder, const std::vector<std::string>& of_runs) {
+void check_run_folder(const std::string& folder, bool holds_run) {
   std::error_code error;
-  if (!fs::is_directory(folder, error) || fs::is_empty(folder, error)) {
-    SF_CHECK(!fs::exists(folder, error) || fs::is_directory(folder, error), "--output: '", folder,
-             "' is a file; name a folder");
-    return;
-  }
-  for (auto& entry : fs::directory_iterator(folder, error))
-    for (auto& name : of_runs)
-      if (entry.path().filename().string().starts_with(name)) return;
-  fail("--output: '", folder,
-       "' is there already and holds no run that could go on; name another folder, or --force puts one into it");
+  if (!fs::exists(folder, error)) return;
+  SF_CHECK(fs::is_directory(folder, error), "--output: '", folder, "' is a file; name a folder");
+  SF_CHECK(holds_run || fs::is_empty(folder, error), "--output: '", folder,
+           "' is there already and holds no run that could go on; name another folder, or --force puts one into it");
 }
 
 }  // namespace sf::cli

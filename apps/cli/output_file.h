@@ -13,7 +13,7 @@ void check_output(const char* option, const std::string& path, const std::string
 // ValueError for a name in braces that is not filled in; `known` are those that are ("seed").
 void check_template(const char* option, const std::string& path, const std::vector<std::string>& known = {});
 // The folder of a training run, which goes on in its own and mixes with nothing else. ValueError for a file, and for a
-// folder that holds other things and nothing whose name begins with one of `of_runs`.
-void check_run_folder(const std::string& folder, const std::vector<std::string>& of_runs);
+// folder that holds other things and no run.
+void check_run_folder(const std::string& folder, bool holds_run);
 
 }  // namespace sf::cli

@@ -1,4 +1,5 @@
 // `scaffolding train`: a text-to-image or text-to-video model of one's own from a recipe.
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -12,6 +13,8 @@
 #include "scaffolding/train/text_to_video/stage.h"
 
 namespace sf::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -34,7 +37,7 @@ template <class Run> void train(const TrainOptions& o, Run run, const char* deno
 
 void train(const TrainOptions& o) {
   const Device device(o.device);
-  if (!o.force) check_run_folder(o.output, {"pipeline"});
+  if (!o.force) check_run_folder(o.output, fs::is_directory(fs::path(o.output) / "pipeline"));
   SF_CHECK(!o.cuda_graph || device.is_cuda(), "train: --cuda-graph needs --device cuda, got ", device);
   if (train::VideoRecipe::recognises(o.config)) {
     SF_CHECK_AS(NotSupported, !o.cuda_graph,

@@ -62,7 +62,9 @@ void run(Options& o) {
   if (s.model.empty()) s.model = shipped_model();
   o.recipe.lora.lora_alpha = o.alpha.value_or(double(o.recipe.lora.r));
   o.recipe.check();
-  if (!o.force) check_run_folder(o.output, {"checkpoint-", kFile});
+  const std::string file = (fs::path(o.output) / kFile).string();
+  const bool goes_on = fs::exists(file) || fs::exists(fs::path(o.output) / "metrics.jsonl");
+  if (!o.force) check_run_folder(o.output, goes_on);
   auto tell = [&](const std::string& text) {
     if (!s.quiet) std::cerr << text << std::endl;
   };
@@ -84,7 +86,6 @@ void run(Options& o) {
   train::LoraTraining training(o.recipe, *pipeline, encoded);
   training.options.run.output_dir = o.output;
   training.options.quiet = s.quiet;
-  const std::string file = (fs::path(o.output) / kFile).string();
   training.options.on_checkpoint = [&](train::Trainer& trainer, const std::string&) {
     training.save(file);
     training.show([&] { write_samples(o, *pipeline, trainer.step()); });

@@ -242,10 +242,6 @@ class PeftAdapterMixin:
         that is taken and for layers that are not there.
         """
         fields = fields_of("add_adapter", adapter_config)
-        if adapter_name in _lora.names(self):
-            raise ValueError(
-                f"add_adapter: there is an adapter '{adapter_name}' already; give the new one another name"
-            )
         _lora.create(self, name_for("add_adapter", adapter_name, ()), fields)
 
     def set_requires_grad(self, adapter_names, requires_grad=True):

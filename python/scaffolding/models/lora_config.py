@@ -65,11 +65,7 @@ def fields_of(who, config):
     for name, harmless in _ABSENT.items():
         if name in given and given[name] not in harmless:
             raise NotImplementedError(f"{who}: {name}={given[name]!r} of the LoraConfig is not supported")
-    targets, init = given.get("target_modules"), given.get("init_lora_weights", True)
-    if targets is None:
-        raise ValueError(
-            f'{who}: target_modules must say which layers get a LoRA, such as ["to_q", "to_k", "to_v", "to_out.0"]'
-        )
+    targets, init = given.get("target_modules") or [], given.get("init_lora_weights", True)
     if init not in (True, False, "gaussian"):
         raise NotImplementedError(f"{who}: init_lora_weights must be True, False or 'gaussian', got {init!r}")
     if not isinstance(targets, str):

@@ -2,7 +2,9 @@
 // stored: the base is frozen and never changes, the LoRA's factors are float32.
 //
 //   auto loaded = diffusion::load_pipeline("stable-diffusion-v1-5", {.dtype = kFloat32});
-//   LoraTraining training({.max_steps = 500}, *loaded.pipeline, data::ImageFolder("pictures", training_pictures(512)));
+//   data::ImageFolder pictures("pictures", training_pictures(512));
+//   auto encoded = std::make_shared<EncodedPictures>(pictures, *loaded.pipeline, EncodedPictures::Options{});
+//   LoraTraining training({.max_steps = 500}, *loaded.pipeline, encoded);
 //   training.options.run.output_dir = "runs/style";
 //   if (training.train()) training.save("runs/style/pytorch_lora_weights.safetensors");
 #pragma once
