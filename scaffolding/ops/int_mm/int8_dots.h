@@ -54,6 +54,12 @@ template <class Form>
     for (int64_t k = 0; k < depth; k += 4 * L) {
       Fours r[L];
       turned(rows + w, n, k, depth, r);
+      if (k + 4 * L <= depth) {
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i)
+          Form::store(dst + (k + 4 * i) / Form::kDepth * width + w, width, k + 4 * i, depth, r[i]);
+        continue;
+      }
       for (int i = 0; i < L && k + 4 * i < depth; ++i)
         Form::store(dst + (k + 4 * i) / Form::kDepth * width + w, width, k + 4 * i, depth, r[i]);
     }

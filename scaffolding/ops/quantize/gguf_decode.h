@@ -4,7 +4,7 @@
 // every instruction set gives the bits of the gguf package.
 //
 // decode_<name>(block, y) says where a format's numbers are: put(y + i, q, scale, minimum) of the sixteen from i on,
-// which are q * scale - minimum. With y a float* they are made; CodesOfBlocks (gguf_int8.cpu.cpp) takes the integers.
+// which are q * scale - minimum.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include "scaffolding/backend/cpu/simd.h"
@@ -46,117 +46,141 @@ SF_INLINE static void put(float* y, I8x16 q, float scale, float minimum = 0) {
   for (int j = 0; j < 16; ++j) y[j] = float(int(q[j])) * scale - minimum;
 #endif
 }
-// Of the K formats: a scale and a minimum for all, times small integers.
-SF_INLINE static void put(float* y, I8x16 q, float scale, int times, float minimum = 0, int minimum_times = 0) {
-  put(y, q, scale * float(times), minimum * float(minimum_times));
+// The bits of `mask` from bit `at` of each byte on. There is no shift of bytes: what the mask takes came from no other.
+SF_INLINE static U8x16 bits_of(U8x16 x, int at, uint8_t mask) {
+  typedef uint16_t U16x8 __attribute__((vector_size(16)));
+  return (U8x16)((U16x8)x >> uint16_t(at)) & mask;
 }
 
 // ---- 32 numbers. Number j is the low half of byte j, number j + 16 the high half.
 
-template <class Y> SF_INLINE static void decode_Q4_0(const uint8_t* b, Y y) {  // half d; 16 bytes
+SF_INLINE static void decode_Q4_0(const uint8_t* b, float* y) {  // half d; 16 bytes
   const float d = half_at(b);
   const U8x16 q = bytes_at(b + 2);
   put(y, (I8x16)(q & 15) - 8, d);
-  put(y + 16, (I8x16)(q >> 4) - 8, d);
+  put(y + 16, (I8x16)bits_of(q, 4, 15) - 8, d);
 }
-template <class Y> SF_INLINE static void decode_Q4_1(const uint8_t* b, Y y) {  // half d, m; 16 bytes
+SF_INLINE static void decode_Q4_1(const uint8_t* b, float* y) {  // half d, m; 16 bytes
   const float d = half_at(b), m = half_at(b + 2);
   const U8x16 q = bytes_at(b + 4);
   put(y, (I8x16)(q & 15), d, -m);
-  put(y + 16, (I8x16)(q >> 4), d, -m);
+  put(y + 16, (I8x16)bits_of(q, 4, 15), d, -m);
 }
 // 16 where a bit is 1: of 16 numbers, number j's in bit j of a word.
 SF_INLINE static U8x16 fifth_bits(const uint8_t* word) {
-  const uint8_t a = word[0], b = word[1];
-  const U8x16 bytes = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b},
+  typedef uint16_t U16x8 __attribute__((vector_size(16)));
+  uint16_t both;
+  __builtin_memcpy(&both, word, 2);
+  const U8x16 half = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1},
               bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const U8x16 bytes = __builtin_shuffle((U8x16)(both - U16x8{}), half);
   return (U8x16)((bytes & bit) == bit) & 16;
 }
-template <class Y> SF_INLINE static void decode_Q5_0(const uint8_t* b, Y y) {  // half d; 32 fifth bits; 16 bytes
+SF_INLINE static void decode_Q5_0(const uint8_t* b, float* y) {  // half d; 32 fifth bits; 16 bytes
   const float d = half_at(b);
   const U8x16 q = bytes_at(b + 6);
   put(y, (I8x16)((q & 15) | fifth_bits(b + 2)) - 16, d);
-  put(y + 16, (I8x16)((q >> 4) | fifth_bits(b + 4)) - 16, d);
+  put(y + 16, (I8x16)(bits_of(q, 4, 15) | fifth_bits(b + 4)) - 16, d);
 }
-template <class Y> SF_INLINE static void decode_Q5_1(const uint8_t* b, Y y) {  // half d, m; 32 fifth bits; 16 bytes
+SF_INLINE static void decode_Q5_1(const uint8_t* b, float* y) {  // half d, m; 32 fifth bits; 16 bytes
   const float d = half_at(b), m = half_at(b + 2);
   const U8x16 q = bytes_at(b + 8);
   put(y, (I8x16)((q & 15) | fifth_bits(b + 4)), d, -m);
-  put(y + 16, (I8x16)((q >> 4) | fifth_bits(b + 6)), d, -m);
+  put(y + 16, (I8x16)(bits_of(q, 4, 15) | fifth_bits(b + 6)), d, -m);
 }
-template <class Y> SF_INLINE static void decode_Q8_0(const uint8_t* b, Y y) {  // half d; 32 signed bytes
+SF_INLINE static void decode_Q8_0(const uint8_t* b, float* y) {  // half d; 32 signed bytes
   const float d = half_at(b);
   put(y, (I8x16)bytes_at(b + 2), d);
   put(y + 16, (I8x16)bytes_at(b + 18), d);
 }
-template <class Y>
-SF_INLINE static void decode_IQ4_NL(const uint8_t* b, Y y) {  // half d; 16 bytes of places in a table
+SF_INLINE static void decode_IQ4_NL(const uint8_t* b, float* y) {  // half d; 16 bytes of places in a table
   const float d = half_at(b);
   const U8x16 q = bytes_at(b + 2);
   I8x16 table;
   __builtin_memcpy(&table, kIq4.v, 16);
   put(y, __builtin_shuffle(table, (I8x16)(q & 15)), d);
-  put(y + 16, __builtin_shuffle(table, (I8x16)(q >> 4)), d);
+  put(y + 16, __builtin_shuffle(table, (I8x16)bits_of(q, 4, 15)), d);
 }
 
-// ---- 256 numbers
+// ---- 256 numbers: scales and minima are floats for all, times small integers, which become floats first of all.
 
 // 16 bytes of scale and minimum, 4 bits each; 64 bytes; half d, dmin
-template <class Y> SF_INLINE static void decode_Q2_K(const uint8_t* b, Y y) {
-  const float d = half_at(b + 80), dmin = half_at(b + 82);
+SF_INLINE static void decode_Q2_K(const uint8_t* b, float* y) {
+  alignas(64) float scales[16], minima[16];
+  put(scales, (I8x16)(bytes_at(b) & 15), half_at(b + 80));
+  put(minima, (I8x16)bits_of(bytes_at(b), 4, 15), half_at(b + 82));
 #pragma GCC unroll 16
   for (int part = 0; part < 16; ++part) {
     const U8x16 q = bytes_at(b + 16 + 32 * (part / 8) + 16 * (part % 2));
-    put(y + 16 * part, (I8x16)(q >> uint8_t(2 * (part % 8 / 2)) & 3), d, b[part] & 15, dmin, b[part] >> 4);
+    put(y + 16 * part, (I8x16)bits_of(q, 2 * (part % 8 / 2), 3), scales[part], minima[part]);
   }
+}
+// Four six-bit integers of K formats from four bytes with their low bits and, from bit `at` on, two high bits.
+SF_INLINE static uint32_t six_bits(uint32_t low, uint32_t high, int at) {
+  return (low & 0x0f0f0f0fu) | (high >> at & 0x03030303u) << 4;
+}
+SF_INLINE static uint32_t word_at(const uint8_t* p) {
+  uint32_t w;
+  __builtin_memcpy(&w, p, 4);
+  return w;
 }
 // 32 bytes of third bits; 64 bytes; 12 bytes of sixteen 6-bit scales; half d
-template <class Y> SF_INLINE static void decode_Q3_K(const uint8_t* b, Y y) {
-  const uint8_t* packed = b + 96;
-  const float d = half_at(b + 108);
+SF_INLINE static void decode_Q3_K(const uint8_t* b, float* y) {
+  typedef uint32_t U32x4 __attribute__((vector_size(16)));
+  const uint32_t first = word_at(b + 96), second = word_at(b + 100), high = word_at(b + 104);
+  const U32x4 packed = {six_bits(first, high, 0), six_bits(second, high, 2), six_bits(first >> 4, high, 4),
+                        six_bits(second >> 4, high, 6)};
+  alignas(64) float scales[16];
+  put(scales, (I8x16)packed - 32, half_at(b + 108));
 #pragma GCC unroll 16
   for (int part = 0; part < 16; ++part) {
-    const int low = part < 8 ? packed[part] & 15 : packed[part - 8] >> 4;
-    const int scale = (low | (packed[8 + part % 4] >> 2 * (part / 4) & 3) << 4) - 32;
-    const U8x16 q = bytes_at(b + 32 + 32 * (part / 8) + 16 * (part % 2)), high = bytes_at(b + 16 * (part % 2));
-    const U8x16 third = (high >> uint8_t(part / 2) & 1) << 2;
-    put(y + 16 * part, (I8x16)((q >> uint8_t(2 * (part % 8 / 2)) & 3) | third) - 4, d, scale);
+    const U8x16 q = bytes_at(b + 32 + 32 * (part / 8) + 16 * (part % 2)), high_bits = bytes_at(b + 16 * (part % 2));
+    const U8x16 third = bits_of(high_bits, part / 2, 1) << 2;
+    put(y + 16 * part, (I8x16)(bits_of(q, 2 * (part % 8 / 2), 3) | third) - 4, scales[part]);
   }
+}
+// Of Q4_K and Q5_K: half d, dmin; 12 bytes of eight scales and eight minima (scale_and_minimum()). minima[8 ..].
+SF_INLINE static void six_bit_scales(const uint8_t* b, float* scales, float* minima) {
+  typedef uint32_t U32x4 __attribute__((vector_size(16)));
+  const uint32_t s = word_at(b + 4), m = word_at(b + 8), low = word_at(b + 12);
+  const U32x4 packed = {s & 0x3f3f3f3fu, six_bits(low, s, 6), m & 0x3f3f3f3fu, six_bits(low >> 4, m, 6)};
+  put(scales, (I8x16)packed, half_at(b));
+  put(minima, (I8x16)packed, half_at(b + 2));
 }
 // half d, dmin; 12 bytes of scales; 128 bytes
-template <class Y> SF_INLINE static void decode_Q4_K(const uint8_t* b, Y y) {
-  const float d = half_at(b), dmin = half_at(b + 2);
-  for (int i = 0; i < 8; i += 2) {
-    const ScaleAndMinimum first = scale_and_minimum(b + 4, i), second = scale_and_minimum(b + 4, i + 1);
-    const U8x16 left = bytes_at(b + 16 + 16 * i), right = bytes_at(b + 32 + 16 * i);
-    put(y + 32 * i, (I8x16)(left & 15), d, first.scale, dmin, first.minimum);
-    put(y + 32 * i + 16, (I8x16)(right & 15), d, first.scale, dmin, first.minimum);
-    put(y + 32 * i + 32, (I8x16)(left >> 4), d, second.scale, dmin, second.minimum);
-    put(y + 32 * i + 48, (I8x16)(right >> 4), d, second.scale, dmin, second.minimum);
-  }
+SF_INLINE static void decode_Q4_K(const uint8_t* b, float* y) {
+  alignas(64) float scales[16], minima[16];
+  six_bit_scales(b, scales, minima);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i)
+    for (int half = 0; half < 2; ++half) {
+      const U8x16 q = bytes_at(b + 16 + 32 * (i / 2) + 16 * half);
+      put(y + 32 * i + 16 * half, (I8x16)bits_of(q, i % 2 * 4, 15), scales[i], minima[8 + i]);
+    }
 }
 // half d, dmin; 12 bytes of scales; 32 bytes of fifth bits; 128 bytes
-template <class Y> SF_INLINE static void decode_Q5_K(const uint8_t* b, Y y) {
-  const float d = half_at(b), dmin = half_at(b + 2);
+SF_INLINE static void decode_Q5_K(const uint8_t* b, float* y) {
+  alignas(64) float scales[16], minima[16];
+  six_bit_scales(b, scales, minima);
   const U8x16 high[2] = {bytes_at(b + 16), bytes_at(b + 32)};
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    const ScaleAndMinimum s = scale_and_minimum(b + 4, i);
+  for (int i = 0; i < 8; ++i)
     for (int half = 0; half < 2; ++half) {
-      const U8x16 q = bytes_at(b + 48 + 32 * (i / 2) + 16 * half), four = i % 2 ? q >> 4 : q & 15;
-      put(y + 32 * i + 16 * half, (I8x16)(four | (high[half] >> uint8_t(i) & 1) << 4), d, s.scale, dmin, s.minimum);
+      const U8x16 q = bytes_at(b + 48 + 32 * (i / 2) + 16 * half);
+      put(y + 32 * i + 16 * half, (I8x16)(bits_of(q, i % 2 * 4, 15) | bits_of(high[half], i, 1) << 4), scales[i],
+          minima[8 + i]);
     }
-  }
 }
 // 128 bytes of low bits; 64 of high bits; 16 signed scales; half d
-template <class Y> SF_INLINE static void decode_Q6_K(const uint8_t* b, Y y) {
-  const float d = half_at(b + 208);
+SF_INLINE static void decode_Q6_K(const uint8_t* b, float* y) {
+  alignas(64) float scales[16];
+  put(scales, (I8x16)bytes_at(b + 192), half_at(b + 208));
 #pragma GCC unroll 16
   for (int part = 0; part < 16; ++part) {
     const int half = part / 8, quarter = part % 8 / 2, at = 16 * (part % 2);
     const U8x16 low = bytes_at(b + 64 * half + 32 * (quarter % 2) + at), high = bytes_at(b + 128 + 32 * half + at);
-    const U8x16 four = quarter / 2 ? low >> 4 : low & 15, two = (high >> uint8_t(2 * quarter) & 3) << 4;
-    put(y + 16 * part, (I8x16)(four | two) - 32, d, int8_t(b[192 + part]));
+    put(y + 16 * part, (I8x16)(bits_of(low, quarter / 2 * 4, 15) | bits_of(high, 2 * quarter, 3) << 4) - 32,
+        scales[part]);
   }
 }
 

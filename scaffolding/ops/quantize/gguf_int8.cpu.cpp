@@ -1,7 +1,7 @@
-// Products of GGUF's blocks with int8 activations: columns of a strip lie side by side in vectors, so that no order of
-// a sum depends on how wide those are. Integers of a block are made bytes without a sign where they have up to six bits
-// (vpmaddubsw multiplies those by signed ones, and sums of a few pairs fit 16 bits), else 16 bits wide. Where the
-// processor adds products of four bytes to 32 bits (vpdpbusd), all of them are such bytes.
+// Products of GGUF's blocks with int8 activations: columns of a strip lie side by side in vectors (gguf_strip.h), so
+// that no order of a sum depends on how wide those are. Integers of a block are made bytes without a sign where they
+// have up to six bits (vpmaddubsw multiplies those by signed ones, and sums of a few pairs fit 16 bits), else 16 bits
+// wide. Where the processor adds products of four bytes to 32 bits (vpdpbusd), all of them are such bytes.
 // Compiled without contraction: a fused multiply-add rounds otherwise (cmake/sources.cmake).
 #include "scaffolding/ops/quantize/gguf_int8.h"
 
@@ -9,51 +9,16 @@
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
-#include "scaffolding/ops/quantize/gguf_decode.h"
+#include "scaffolding/ops/quantize/gguf_strip.h"
 
 namespace sf {
 namespace SF_ISA {
 
-constexpr int kStripVecs = 2, kStripCols = kStripVecs * kLanes;
-constexpr int kDeep = 256;  // numbers of a column that are packed together: a K format's block, or eight of the others
 constexpr bool kManyRegisters = kLanes == 16;
 constexpr int kStripRows = kManyRegisters ? 8 : 4;        // sums that stay in registers
 constexpr int kDottedRows = kManyRegisters ? 6 : 3;       // of dots, with the numbers that those become
 constexpr int64_t kMostRows = 64, kRowBytes = 192 << 10;  // of activations that stay in a cache
 constexpr int64_t kPackedAtOnce = 2 << 20;                // bytes
-
-typedef int32_t Ints __attribute__((vector_size(kVecBytes)));
-typedef int16_t Shorts __attribute__((vector_size(kVecBytes)));
-typedef uint32_t FourBytes __attribute__((vector_size(kVecBytes)));
-
-// ---- What the sums are made of. F says how a format's integers lie and what they are multiplied by.
-
-struct WideCodes {  // of eight bits; a scale for each 32
-  static constexpr int kPerLane = 2, kScales = 8, kWhole = 0;
-  static constexpr bool kMinimum = false, kDots = false;
-};
-template <bool kMin> struct NarrowCodes {  // of up to five bits; a scale, and perhaps a minimum, for each 32
-  static constexpr int kPerLane = 4, kScales = 8, kWhole = 0, kFours = 4;
-  static constexpr bool kMinimum = kMin, kDots = false;
-};
-// Whole scales for each kEach fours, and floats for 256. Products of kFours fours of codes fit 16 bits.
-template <int kFoursThatFit, bool kMin, int kFoursOfAScale = 4> struct SuperCodes {
-  static constexpr int kPerLane = 4, kScales = 1, kWhole = 16, kFours = kFoursThatFit, kEach = kFoursOfAScale;
-  static constexpr bool kMinimum = kMin, kDots = false;
-};
-// The same where fours are multiplied at once.
-template <class F> struct Dotted : F {
-  static constexpr int kPerLane = 4;
-  static constexpr bool kDots = true;
-};
-
-// kDeep numbers of each column of a strip.
-template <class F> struct alignas(64) StripPart {
-  uint32_t codes[kDeep / F::kPerLane][kStripCols];
-  // Pairs of 16 bits: a scale twice; of 16 numbers and the next ones, what the sums of their activations are times.
-  uint32_t scales[F::kWhole + 1][kStripCols], minima[F::kWhole / 2 + 1][kStripCols];
-  float scale[F::kScales][kStripCols], minimum[F::kMinimum ? F::kScales : 1][kStripCols];
-};
 
 // Rows of activations from some number on. codes: int8, or int16 for WideCodes.
 struct ActivationRows {
@@ -63,11 +28,6 @@ struct ActivationRows {
   int64_t codes_row, scales_row, sums_row;  // codes_row in bytes
 };
 
-template <class T> SF_INLINE T vector_at(const void* p) {
-  T v;
-  __builtin_memcpy(&v, p, sizeof v);
-  return v;
-}
 SF_INLINE Ints splat_at(const void* p) { return vector_at<int32_t>(p) - Ints{}; }
 SF_INLINE vf floats(Ints x) { return __builtin_convertvector(x, vf_raw); }
 
@@ -118,88 +78,41 @@ template <class T> SF_INLINE T added(T a, T b) {
   return sum;
 }
 
-// ---- A strip's columns
-
-// Where decode_<name> (gguf_decode.h) leaves the integers of a column.
-struct CodesOfBlocks {
-  struct Column {
-    uint8_t codes[kDeep];
-    int16_t scales[16], minima[16];
-    float scale[8], minimum[8];
-  };
-  Column* to;
-  int offset;  // what makes them positive
-  int at = 0;
-  SF_INLINE CodesOfBlocks operator+(int n) const { return {to, offset, at + n}; }
-};
-SF_INLINE static void put(CodesOfBlocks y, I8x16 q, float scale, float minimum = 0) {
-  const U8x16 positive = (U8x16)q + uint8_t(y.offset);
-  __builtin_memcpy(y.to->codes + y.at, &positive, 16);
-  y.to->scale[y.at / 32] = scale, y.to->minimum[y.at / 32] = minimum;
-}
-SF_INLINE static void put(CodesOfBlocks y, I8x16 q, float scale, int times, float minimum = 0, int minimum_times = 0) {
-  const U8x16 positive = (U8x16)q + uint8_t(y.offset);
-  __builtin_memcpy(y.to->codes + y.at, &positive, 16);
-  y.to->scales[y.at / 16] = int16_t(times);
-  y.to->minima[y.at / 16] = int16_t(y.offset ? y.offset * times : minimum_times);
-  y.to->scale[0] = scale, y.to->minimum[0] = minimum;
-}
-
 // A format as the products here see it.
-struct CodedBlocks {
+template <class F> struct PackedFormat {
   int64_t block, bytes;
-  void (*take)(const uint8_t* from, int64_t blocks, CodesOfBlocks to);
-  int offset;
+  void (*pack)(Columns rows, int64_t at, int blocks, int64_t ahead, StripPart<F>& to);
+  int offset;  // what made its integers positive
 };
-#define SF_GGUF_PLAIN(NAME, id, bytes, dtype)
-#define SF_GGUF_UNREAD(NAME, id, block, bytes)
-#define SF_GGUF_BLOCKS(NAME, id, block, bytes)                                                           \
-  [[gnu::noinline]] static void codes_of_##NAME(const uint8_t* from, int64_t blocks, CodesOfBlocks to) { \
-    for (int64_t i = 0; i < blocks; ++i) decode_##NAME(from + i * bytes, to + int(i * block));           \
-  }                                                                                                      \
-  SF_INLINE static CodedBlocks coded_##NAME(int offset) { return {block, bytes, codes_of_##NAME, offset}; }
-#include "scaffolding/ops/quantize/gguf_formats.def"
+// Whether each block asks for the one `ahead` of it. Where they are small, all are asked for before the first is
+// packed: each way is the quicker one by a fifth where it is taken.
+constexpr bool spreads_prefetches(int64_t block, int64_t bytes) { return block < kDeep && bytes > 32; }
 
-// Four bytes, or two as pairs of 16 bits, of kLanes columns from k on.
-template <class F> SF_INLINE FourBytes codes_at(const CodesOfBlocks::Column* column, int k) {
-  if constexpr (F::kPerLane == 4) return vector_at<FourBytes>(column->codes + k);
-  typedef int8_t HalfBytes __attribute__((vector_size(kVecBytes / 2)));
-  return (FourBytes) __builtin_convertvector(vector_at<HalfBytes>(column->codes + k), Shorts);
+// Of each row at `at`.
+template <class Format, class F>
+[[gnu::noinline]] static void pack_blocks(Columns rows, int64_t at, int blocks, int64_t ahead, StripPart<F>& to) {
+  for (int v = 0; v < kStripVecs; ++v, rows += kLanes)
+    for (int b = 0; b < blocks; ++b) {
+      const int64_t here = at + b * Format::kBytes;
+      if (spreads_prefetches(Format::kBlock, Format::kBytes))
+        for (int c = 0; c < kLanes; ++c) __builtin_prefetch(rows[c] + here + ahead, 0, 2);
+      Format::template pack<F>(rows, here, b, {to, v * kLanes});
+    }
 }
 
 // `count` numbers from k0 on, of the columns from `first` on; past the last column it is the last one again.
 template <class F>
-[[gnu::noinline]] static void pack_part(const GgufInt8Product& g, const CodedBlocks& f, int64_t first, int64_t k0,
-                                        int64_t count, CodesOfBlocks::Column* columns, StripPart<F>& to) {
-  const int64_t n = g.c.sizes[1], row_bytes = g.blocks.sizes[1];
-  const uint8_t* from = g.blocks.as<const uint8_t>() + k0 / f.block * f.bytes;
+static void pack_part(const GgufInt8Product& g, const PackedFormat<F>& f, int64_t first, int64_t k0, int64_t count,
+                      StripPart<F>& to) {
+  const int64_t n = g.c.sizes[1], row_bytes = g.blocks.sizes[1], at = k0 / f.block * f.bytes;
+  const uint8_t* rows[kStripCols];
   for (int c = 0; c < kStripCols; ++c) {
-    const uint8_t* row = from + min64(first + c, n - 1) * row_bytes;
-    for (int64_t b = 0; b < count / f.block * f.bytes; b += 64)
-      __builtin_prefetch(row + kStripCols * row_bytes + b, 0, 2);
-    f.take(row, count / f.block, {&columns[c], f.offset});
+    rows[c] = g.blocks.as<const uint8_t>() + min64(first + c, n - 1) * row_bytes;
+    if (!spreads_prefetches(f.block, f.bytes))
+      for (int64_t y = 0; y < count / f.block * f.bytes; y += 64)
+        __builtin_prefetch(rows[c] + kStripCols * row_bytes + at + y, 0, 2);
   }
-  constexpr int kStep = kLanes * F::kPerLane;
-  for (int v = 0; v < kStripVecs; ++v) {
-    const CodesOfBlocks::Column* some = columns + v * kLanes;
-    for (int64_t k = 0; k < count; k += kStep) {
-      FourBytes r[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) r[i] = codes_at<F>(some + i, int(k));
-      transpose<FourBytes, kLanes>(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) __builtin_memcpy(to.codes[k / F::kPerLane + i] + v * kLanes, &r[i], kVecBytes);
-    }
-  }
-  for (int c = 0; c < kStripCols; ++c) {
-    const CodesOfBlocks::Column& column = columns[c];
-    for (int i = 0; i < F::kWhole; ++i) to.scales[i][c] = uint32_t(uint16_t(column.scales[i])) * 0x10001u;
-    for (int i = 0; i < F::kWhole / 2; ++i)
-      to.minima[i][c] = uint32_t(uint16_t(column.minima[2 * i])) | uint32_t(uint16_t(column.minima[2 * i + 1])) << 16;
-    for (int i = 0; i < F::kScales; ++i) to.scale[i][c] = column.scale[i];
-    if constexpr (F::kMinimum)
-      for (int i = 0; i < F::kScales; ++i) to.minimum[i][c] = column.minimum[i];
-  }
+  f.pack(rows, at, int(count / f.block), kStripCols * row_bytes, to);
 }
 
 // ---- Rows times a strip
@@ -388,17 +301,15 @@ template <class F> constexpr int rows_at_once = F::kDots ? kDottedRows : kStripR
 
 // Rows r0 .. r1 (at most kMostRows) of a strip's columns, whose parts are packed there already or, with null, here.
 template <class F>
-static void multiply_strip(const GgufInt8Product& g, const CodedBlocks& f, const ActivationRows& all, int64_t r0,
+static void multiply_strip(const GgufInt8Product& g, const PackedFormat<F>& f, const ActivationRows& all, int64_t r0,
                            int64_t r1, int64_t strip, const StripPart<F>* packed) {
   const int64_t k = g.codes.sizes[1], n = g.c.sizes[1], first = strip * kStripCols;
   alignas(64) float sums[kMostRows * kStripCols];
   for (int64_t i = 0; i < (r1 - r0) * kStripCols; ++i) sums[i] = 0;
-  alignas(64) CodesOfBlocks::Column columns[kStripCols];
   StripPart<F> here;
-  if (!packed) std::memset(columns, 0, sizeof columns);
   for (int64_t k0 = 0; k0 < k; k0 += kDeep) {
     const int64_t count = min64(kDeep, k - k0);
-    if (!packed) pack_part<F>(g, f, first, k0, count, columns, here);
+    if (!packed) pack_part<F>(g, f, first, k0, count, here);
     const StripPart<F>& part = packed ? packed[k0 / kDeep] : here;
     for (int64_t r = r0; r < r1;) {
       const ActivationRows a{all.codes + r * all.codes_row + k0 * all.codes_row / k,
@@ -410,6 +321,7 @@ static void multiply_strip(const GgufInt8Product& g, const CodedBlocks& f, const
       float* to = sums + (r - r0) * kStripCols;
       constexpr int kRows = rows_at_once<F>;
       if (r + kRows <= r1) add_rows<F, kRows>(part, a, int(count), f.offset, to), r += kRows;
+      else if (r + 4 <= r1) add_rows<F, 4>(part, a, int(count), f.offset, to), r += 4;
       else if (r + 2 <= r1) add_rows<F, 2>(part, a, int(count), f.offset, to), r += 2;
       else add_rows<F, 1>(part, a, int(count), f.offset, to), ++r;
     }
@@ -423,7 +335,7 @@ static void multiply_strip(const GgufInt8Product& g, const CodedBlocks& f, const
   }
 }
 
-template <class F> static void multiply_in_int8(const GgufInt8Product& g, const CodedBlocks& f) {
+template <class F> static void multiply_in_int8(const GgufInt8Product& g, const PackedFormat<F>& f) {
   const int64_t m = g.c.sizes[0], n = g.c.sizes[1], k = g.codes.sizes[1];
   ActivationRows a{
       g.codes.as<const uint8_t>(), g.scales.as<const float>(), g.sums.as<const int16_t>(), k, k / f.block, k / 16};
@@ -452,11 +364,9 @@ template <class F> static void multiply_in_int8(const GgufInt8Product& g, const 
   for (int64_t s0 = 0; s0 < strips; s0 += each) {
     const int64_t some = min64(each, strips - s0);
     parallel_for(some * parts, 1, [&](int64_t begin, int64_t end) {
-      alignas(64) CodesOfBlocks::Column columns[kStripCols];
-      std::memset(columns, 0, sizeof columns);
       for (int64_t i = begin; i < end; ++i)
         pack_part<F>(g, f, (s0 + i / parts) * kStripCols, i % parts * kDeep, min64(kDeep, k - i % parts * kDeep),
-                     columns, packed[i]);
+                     packed[i]);
     });
     parallel_for(row_blocks * some, grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
@@ -466,30 +376,31 @@ template <class F> static void multiply_in_int8(const GgufInt8Product& g, const 
   }
 }
 
-// Bytes of dots have no sign: what has eight bits is made positive there too.
-template <class F> static void multiply_by_unit(const GgufInt8Product& g, CodedBlocks f) {
+template <class Format, class F> static void multiply_format(const GgufInt8Product& g, int offset) {
+  multiply_in_int8<F>(g, {Format::kBlock, Format::kBytes, pack_blocks<Format, F>, offset});
+}
+template <class Format> static void multiply_by_unit(const GgufInt8Product& g) {
+  using F = typename Format::Kind;
 #if defined(__AVX2__)
-  if (cpu::int8_dot_of_bytes(kVecBytes)) {
-    if (F::kPerLane == 2) f.offset = 128;
-    return multiply_in_int8<Dotted<F>>(g, f);
-  }
+  if (cpu::int8_dot_of_bytes(kVecBytes))
+    return multiply_format<Format, Dotted<F>>(g, F::kPerLane == 2 ? 128 : Format::kOffset);
 #endif
-  multiply_in_int8<F>(g, f);
+  multiply_format<Format, F>(g, Format::kOffset);
 }
 
 static void run_gguf_int8_product(const GgufInt8Product& g) {
   switch (g.format) {
-    case GgufBlocks::Q8_0: return multiply_by_unit<WideCodes>(g, coded_Q8_0(0));
-    case GgufBlocks::IQ4_NL: return multiply_by_unit<WideCodes>(g, coded_IQ4_NL(0));
-    case GgufBlocks::Q4_0: return multiply_by_unit<NarrowCodes<false>>(g, coded_Q4_0(8));
-    case GgufBlocks::Q5_0: return multiply_by_unit<NarrowCodes<false>>(g, coded_Q5_0(16));
-    case GgufBlocks::Q4_1: return multiply_by_unit<NarrowCodes<true>>(g, coded_Q4_1(0));
-    case GgufBlocks::Q5_1: return multiply_by_unit<NarrowCodes<true>>(g, coded_Q5_1(0));
-    case GgufBlocks::Q2_K: return multiply_by_unit<SuperCodes<4, true>>(g, coded_Q2_K(0));
-    case GgufBlocks::Q4_K: return multiply_by_unit<SuperCodes<4, true, 8>>(g, coded_Q4_K(0));
-    case GgufBlocks::Q5_K: return multiply_by_unit<SuperCodes<4, true, 8>>(g, coded_Q5_K(0));
-    case GgufBlocks::Q3_K: return multiply_by_unit<SuperCodes<4, false>>(g, coded_Q3_K(4));
-    case GgufBlocks::Q6_K: return multiply_by_unit<SuperCodes<2, false>>(g, coded_Q6_K(32));
+    case GgufBlocks::Q8_0: return multiply_by_unit<StripQ8_0>(g);
+    case GgufBlocks::IQ4_NL: return multiply_by_unit<StripIQ4_NL>(g);
+    case GgufBlocks::Q4_0: return multiply_by_unit<StripQ4_0>(g);
+    case GgufBlocks::Q5_0: return multiply_by_unit<StripQ5_0>(g);
+    case GgufBlocks::Q4_1: return multiply_by_unit<StripQ4_1>(g);
+    case GgufBlocks::Q5_1: return multiply_by_unit<StripQ5_1>(g);
+    case GgufBlocks::Q2_K: return multiply_by_unit<StripQ2_K>(g);
+    case GgufBlocks::Q3_K: return multiply_by_unit<StripQ3_K>(g);
+    case GgufBlocks::Q4_K: return multiply_by_unit<StripQ4_K>(g);
+    case GgufBlocks::Q5_K: return multiply_by_unit<StripQ5_K>(g);
+    case GgufBlocks::Q6_K: return multiply_by_unit<StripQ6_K>(g);
   }
 }
 

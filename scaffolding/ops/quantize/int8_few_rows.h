@@ -1,5 +1,5 @@
-// int8 activations of few rows times a weight of int8: dot products along k, with both operands where they lie. Packing
-// the weight would cost more than reading it.
+// int8 activations of few rows times a weight of int8: dot products along k, with both operands where they lie, or
+// strips that are multiplied as they are packed. Packing the whole weight would cost more than reading it.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include "scaffolding/ops/int_mm/int8_dots.h"
@@ -8,7 +8,7 @@
 namespace sf {
 namespace SF_ISA {
 
-constexpr int64_t kFewInts = 16;  // rows
+constexpr int64_t kDotInts = 8, kFewInts = 64;  // rows: up to which dots are quicker, and strips than whole packings
 constexpr int kIntRows = kLanes == 16 ? 4 : 2, kIntCols = 4;
 
 // What a row of activations is beside lines of the weight, kVecBytes of values at a time: bytes plus 128, or 16 bits.
@@ -64,7 +64,7 @@ template <class K, int MR>
     for (int j = 0; j < kIntCols; ++j) sums[i * sums_row + j] = total(acc[i][j]);
 }
 
-template <class K> static void multiply_few_ints(const Int8Linear& g) {
+template <class K> static void multiply_dotted_ints(const Int8Linear& g) {
   constexpr int NR = kTileCols<K>;
   const int64_t m = g.y.sizes[0], n = g.y.sizes[1], k = g.a.sizes[1], lines = ceil_div(k, kVecBytes);
   const int64_t rows = m + (K::kOffset ? 1 : 0);  // the last: 128 everywhere, for the corrections
@@ -78,7 +78,7 @@ template <class K> static void multiply_few_ints(const Int8Linear& g) {
   const ScaledEpilogue e = scaled_epilogue<K>(g);
   const int8_t* weight = g.weight.as<const int8_t>();
   parallel_for(ceil_div(n, NR), ceil_div(kDotWork, k * NR * max64(2, m)), [&](int64_t begin, int64_t end) {
-    alignas(64) int32_t sums[(kFewInts + 1) * NR] = {};
+    alignas(64) int32_t sums[(kDotInts + 1) * NR] = {};
     for (int64_t c0 = begin * NR; c0 < min64(n, end * NR); c0 += NR) {
       const int cols = int(min64(NR, n - c0));
       for (int j = 0; j < cols; j += kIntCols) {
@@ -91,6 +91,45 @@ template <class K> static void multiply_few_ints(const Int8Linear& g) {
       }
       if constexpr (K::kOffset)
         for (int j = 0; j < cols; ++j) e.correction[c0 + j] = -sums[m * NR + j];
+      finish_tile(e, 0, int(m), c0, cols, sums, NR);
+    }
+  });
+}
+
+// Some more rows: a strip of the weight is packed, a part of k at a time, and multiplied while it is in L1.
+template <class K> static void multiply_int_strips(const Int8Linear& g) {
+  constexpr int NR = kTileCols<K>;
+  constexpr int64_t kPart = 512, kPiece = 64;
+  const int64_t m = g.y.sizes[0], n = g.y.sizes[1], k = g.a.sizes[1], units = ceil_div(k, K::kDepth),
+                panels = ceil_div(m, kTileRows);
+  auto first_row = [&](int64_t panel) { return m * panel / panels; };
+  auto* a = static_cast<uint32_t*>(scratch(size_t(m * units) * sizeof(uint32_t) + kPackSlack, kSlotA));
+  for (int64_t q = 0; q < panels; ++q)
+    pack<typename K::Left>(a + first_row(q) * units, int(first_row(q + 1) - first_row(q)),
+                           g.a.as<const int8_t>() + first_row(q) * k, k, 1, int(first_row(q + 1) - first_row(q)), k);
+  const ScaledEpilogue e = scaled_epilogue<K>(g);
+  const int8_t* weight = g.weight.as<const int8_t>();
+  parallel_for(ceil_div(n, NR), ceil_div(kDotWork, k * NR * m), [&](int64_t begin, int64_t end) {
+    alignas(64) uint32_t strip[kPart / K::kDepth * NR + kPackSlack / sizeof(uint32_t)];
+    alignas(64) int32_t sums[kFewInts * NR];
+    for (int64_t c0 = begin * NR; c0 < min64(n, end * NR); c0 += NR) {
+      const int cols = int(min64(NR, n - c0));
+      const char* ahead = reinterpret_cast<const char*>(weight + (c0 + NR) * k);  // the next strip's bytes
+      for (int64_t k0 = 0; k0 < k; k0 += kPart) {
+        const int64_t count = min64(kPart, k - k0), depth = ceil_div(count, K::kDepth);
+        for (int64_t x = 0; x < count; x += kPiece) {
+          for (int64_t i = 0; i < kPiece * NR / 2; i += 64, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+          pack<K>(strip + x / K::kDepth * NR, NR, weight + c0 * k + k0 + x, k, 1, cols, min64(kPiece, count - x));
+        }
+        if constexpr (K::kOffset) subtract_offset<K>(strip, cols, depth, e.correction + c0);
+        for (int64_t q = 0; q < panels; ++q) {
+          const int64_t r0 = first_row(q);
+          const int rows = int(first_row(q + 1) - r0);
+          tile_for<K, true>(rows, kTileVecs)(depth, a + r0 * units + k0 / K::kDepth * rows, 0, 0, strip, 0,
+                                             sums + r0 * NR, NR, k0 ? sums + r0 * NR : nullptr, NR, ahead, 64);
+          if (q == 0) ahead += 64 * depth;
+        }
+      }
       finish_tile(e, 0, int(m), c0, cols, sums, NR);
     }
   });

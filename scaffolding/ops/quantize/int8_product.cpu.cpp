@@ -7,7 +7,9 @@ namespace SF_ISA {
 static void run_int8_linear(const Int8Linear& g) {
   with_int8_arithmetic([&](auto k) {
     using K = decltype(k);
-    if (g.y.sizes[0] <= kFewInts) multiply_few_ints<K>(g);
+    const int64_t rows = g.y.sizes[0];
+    if (rows <= kDotInts) multiply_dotted_ints<K>(g);
+    else if (rows <= kFewInts) multiply_int_strips<K>(g);
     else multiply_scaled<K>(g);
   });
 }

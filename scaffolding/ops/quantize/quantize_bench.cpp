@@ -40,6 +40,21 @@ static Rows quantize_rows([](std::vector<Row>& rows) {
                         keep(linear_int8(x, codes, scale, {}, kInt8Unit, dynamic));
                       };
                     }});
+  // Few rows: as fast as the codes are read.
+  for (bool dynamic : {false, true})
+    for (int64_t m : {1, 4, 16})
+      rows.push_back({"linear_int8 " + std::to_string(m) + " x 4096" + (dynamic ? " dynamic" : ""), Roof::Copy,
+                      double(wide * wide), share(0.7), [=] {
+                        Tensors weights, scales;
+                        for (int i = 0; i < 8; ++i) {
+                          auto [codes, scale] = quantize_int8(random({wide, wide}, kFloat32));
+                          weights.push_back(codes), scales.push_back(scale);
+                        }
+                        return [=, x = random({m, wide}, kFloat32), i = size_t(0)]() mutable {
+                          const size_t at = i++ % weights.size();
+                          keep(linear_int8(x, weights[at], scales[at], {}, kInt8Unit, dynamic));
+                        };
+                      }});
   rows.push_back(
       {"linear_half 4096 f16", Roof::F32, 2.0 * wide * wide * wide, share(0.8), [] {
          return [w = random({wide, wide}, kFloat16), x = random({wide, wide}, kFloat32)] { keep(linear_half(x, w)); };
