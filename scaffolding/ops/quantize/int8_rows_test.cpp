@@ -87,7 +87,7 @@ TEST(LinearInt8, SumsAreExact) {
   const int64_t columns = 37, depth = 700;
   const Tensor bias = randn({columns}), most = rand({columns});
   const Tensor q = randint(-128, 128, {columns, depth}, {}, kInt8);
-  for (int64_t rows : {1, 9, 16, 50}) {
+  for (int64_t rows : {1, 9, 16, 50, 70}) {
     const Tensor x = randn({rows, depth}) * 3.0;
     auto [a, a_most] = quantize_int8(x);
     const auto *qp = q.data<int8_t>(), *ap = a.data<int8_t>();
