@@ -8,8 +8,10 @@ Rows of passes are of one sample at --size pixels, each in a process of its own,
 (--row takes several texts, by commas). A pass of stable-diffusion.cpp is what it says that its sampling took, without
 guidance, over its steps; its program is built as server_peer.py says, with the target sd-cli. Rows "picture" are a
 picture by the program, by its command line, with TAESD's decoder: peak of resident memory, in which a mapped file
-counts for as much of it as was read. bitsandbytes has a product of 4 bits of its own on CPUs where its package
-`kernels` can load it from the network; else it widens. Weights are random."""
+counts for as much of it as was read. Rows "load" are the UNet of the checkpoint, quantised while it is read: the peak
+of resident memory once all of its weights were touched, those included that stay in the mapped file. bitsandbytes has
+a product of 4 bits of its own on CPUs where its package `kernels` can load it from the network; else it widens. Weights
+are random."""
 
 import json
 import pathlib
@@ -28,6 +30,8 @@ PASSES = {"bf16": ("", "bfloat16"), "int8-dynamic": ("int8-dynamic", "bfloat16")
 OF_TORCH = ("bf16", "f32", "nf4")
 OF_PEER = {"q8_0": "q8_0", "int8-dynamic": "q8_0", "q4_K": "q4_K"}
 PICTURES = ("q8_0", "q4_0")
+LOADS = {"nf4": {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, "int8": {"load_in_8bit": True}}
+MARGIN = 200  # MB that loading may take beside the quantised model and its largest tensor
 PASSES_TIMED, PEER_STEPS = 3, 2
 
 
@@ -54,6 +58,22 @@ def child(which, row, threads, size):
             model(x, 500, text)
             times.append(time.perf_counter() - start)
     print(json.dumps({"wall": statistics.median(times)}))
+
+
+def load(kind, model):
+    """The UNet of a checkpoint, quantised while it is read; then a byte of each page of its weights is read."""
+    import scaffolding as sf
+
+    start = time.perf_counter()
+    config = sf.diffusion.BitsAndBytesConfig(**LOADS[kind])
+    unet = sf.models.UNet2DConditionModel.from_single_file(model, quantization_config=config, torch_dtype=sf.bfloat16)
+    wall = time.perf_counter() - start
+    tensors = unet.state_dict().values()
+    for tensor in tensors:
+        tensor.flatten()[:: 4096 // tensor.element_size()].sum().item()
+    peak = int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
+    sizes = [tensor.numel() * tensor.element_size() / 2**20 for tensor in tensors]
+    print(json.dumps({"wall": wall, "peak": peak, "stored": sum(sizes), "largest": max(sizes)}))
 
 
 def run(command, cwd):
@@ -109,6 +129,17 @@ def passes(options, model, folder):
         print(line, flush=True)
 
 
+def loads(options, model):
+    for kind in (k for k in LOADS if any(text in f"load {k}" for text in options.row.split(","))):
+        got = [turns.measure(sys.executable, __file__, options, ["load", kind], ["--model", str(model)])
+               for _ in range(options.rounds)]  # fmt: skip
+        middle = {name: statistics.median(one[name] for one in got) for name in got[0]}
+        most = middle["stored"] + middle["largest"] + MARGIN
+        line = f"load {kind:18} {middle['wall']:6.2f} s  peak {middle['peak']:6.0f} MB"
+        print(f"{line}  weights {middle['stored']:6.0f} MB + largest {middle['largest']:4.0f} MB + {MARGIN} MB: "
+              f"{'within' if middle['peak'] <= most else 'NOT WITHIN'}", flush=True)  # fmt: skip
+
+
 def pictures(options, model, folder):
     for kind in (k for k in PICTURES if any(text in f"picture {k}" for text in options.row.split(","))):
         common = ["--steps", "1", "--seed", "1"]
@@ -140,16 +171,20 @@ def more(parser):
 
 def main():
     options = turns.options_of(__doc__, 3, more)
+    if options.child and options.child[0] == "load":
+        return load(options.child[1], options.model)
     if options.child:
         return child(*options.child, options.threads, options.size)
     with tempfile.TemporaryDirectory() as folder:
         model = options.model
-        if not model and (options.peer or options.taesd):
+        if not model and (options.peer or options.taesd or "load" in options.row):
             from random_checkpoint import write_model
 
             model = pathlib.Path(folder) / "sd15.safetensors"
             write_model(model)
         passes(options, model, folder)
+        if model:
+            loads(options, model)
         if options.taesd and model:
             pictures(options, model, folder)
 
