@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "scaffolding/core/env.h"
 
@@ -18,6 +21,9 @@ namespace fs = std::filesystem;
 
 constexpr char kMagic[] = "scaffolding kernel 1\n";
 constexpr uint64_t kMostBytes = uint64_t(256) << 20;  // of a file: a kernel has a thousandth
+
+constexpr auto kReadAgain = std::chrono::hours(1);  // so much later a file's time is that of its last reading again
+constexpr int kWritesBetweenLooks = 64;             // at the folder's size
 
 // FNV-1a, from two starts for file names.
 uint64_t hash(const std::string& s, uint64_t h = 0xcbf29ce484222325) {
@@ -82,6 +88,8 @@ bool read_kernel_file(const std::string& key, KernelImage& image) {
       at != bytes.size())
     return false;
   image = std::move(read);
+  const auto now = fs::file_time_type::clock::now();
+  if (now - fs::last_write_time(path, none) > kReadAgain) fs::last_write_time(path, now, none);
   return true;
 }
 
@@ -97,12 +105,45 @@ void write_kernel_file(const std::string& key, const KernelImage& image) {
   uint64_t sum = hash(bytes);
   bytes.append(reinterpret_cast<const char*>(&sum), sizeof sum);
   static std::atomic<int> written{0};
-  std::string beside = path + "." + std::to_string(getpid()) + "." + std::to_string(written++) + ".tmp";
+  const int before = written++;
+  std::string beside = path + "." + std::to_string(getpid()) + "." + std::to_string(before) + ".tmp";
   std::ofstream file(beside, std::ios::binary);
   file.write(bytes.data(), std::streamsize(bytes.size()));
   file.close();
   if (file.good()) fs::rename(beside, path, failed);
   if (!file.good() || failed) fs::remove(beside, failed);
+  const int64_t megabytes = env::integer("SF_KERNEL_CACHE_MB");
+  if (megabytes > 0 && before % kWritesBetweenLooks == 0)
+    limit_kernel_files(fs::path(path).parent_path(), uint64_t(megabytes) << 20);
+}
+
+void limit_kernel_files(const std::string& in, uint64_t most) {
+  struct Kept {
+    fs::path path;
+    uintmax_t bytes;
+    fs::file_time_type read;
+  };
+  std::error_code none;
+  std::vector<Kept> files;
+  uintmax_t all = 0;
+  const auto now = fs::file_time_type::clock::now();
+  for (const auto& entry : fs::directory_iterator(in, none)) {
+    if (!entry.is_regular_file(none)) continue;
+    Kept file{entry.path(), entry.file_size(none), entry.last_write_time(none)};
+    if (none) continue;  // another process removed it
+    if (file.path.extension() == ".tmp") {
+      if (now - file.read > std::chrono::hours(1)) fs::remove(file.path, none);
+      continue;
+    }
+    all += file.bytes;
+    files.push_back(std::move(file));
+  }
+  if (all <= most) return;
+  std::sort(files.begin(), files.end(), [](const Kept& a, const Kept& b) { return a.read < b.read; });
+  for (const Kept& file : files) {
+    if (all <= most / 4 * 3) break;
+    if (fs::remove(file.path, none)) all -= file.bytes;
+  }
 }
 
 }  // namespace sf::cuda

@@ -34,6 +34,8 @@ const std::vector<Variable>& all() {
       {"SF_KERNEL_CACHE", "",
        "folder of kernels that were compiled at run time, and of cuDNN's engines by shape; empty: scaffolding/kernels "
        "in the user's cache; off: none is kept"},
+      {"SF_KERNEL_CACHE_MB", "1024",
+       "megabytes of them that are kept: beyond, those go that were read longest ago; 0: no limit"},
       {"SF_CUDA_CHECK_INDICES", "0",
        "1 lets each check of an index on a GPU wait for it, so that an index out of range is an error of the call "
        "itself "

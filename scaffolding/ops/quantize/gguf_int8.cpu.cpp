@@ -88,7 +88,7 @@ template <class F> struct PackedFormat {
 // packed: each way is the quicker one by a fifth where it is taken.
 constexpr bool spreads_prefetches(int64_t block, int64_t bytes) { return block < kDeep && bytes > 32; }
 
-// Of each row at `at`.
+// Packs so many blocks of each row, from byte `at` on. Those of the next strip are `ahead` bytes further on.
 template <class Format, class F>
 [[gnu::noinline]] static void pack_blocks(Columns rows, int64_t at, int blocks, int64_t ahead, StripPart<F>& to) {
   for (int v = 0; v < kStripVecs; ++v, rows += kLanes)
@@ -320,8 +320,9 @@ static void multiply_strip(const GgufInt8Product& g, const PackedFormat<F>& f, c
                              all.sums_row};
       float* to = sums + (r - r0) * kStripCols;
       constexpr int kRows = rows_at_once<F>;
+      constexpr int kFewer = kRows > 4 ? 4 : kRows;
       if (r + kRows <= r1) add_rows<F, kRows>(part, a, int(count), f.offset, to), r += kRows;
-      else if (r + 4 <= r1) add_rows<F, 4>(part, a, int(count), f.offset, to), r += 4;
+      else if (r + kFewer <= r1) add_rows<F, kFewer>(part, a, int(count), f.offset, to), r += kFewer;
       else if (r + 2 <= r1) add_rows<F, 2>(part, a, int(count), f.offset, to), r += 2;
       else add_rows<F, 1>(part, a, int(count), f.offset, to), ++r;
     }
