@@ -1,5 +1,7 @@
 // Our graphs given to the real cuDNN without a GPU: since 9.8 it plans for a device that is described.
 // Calls of tests/python/backend/cuda/test_cudnn_on_paper.py.
+#include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "scaffolding/ops/attention/attention_graph.h"
@@ -64,6 +66,40 @@ void plan(const std::string& name, Graph built, const Target& target, const Wish
   report(line.c_str());
 }
 
+constexpr int kRivals = 8;  // as many as a benchmark times (cudnn_plans.cudnn.cpp)
+
+// "rivals, <name>: 8 plans of 21 proposals, workspace 0 to 131 bytes, 12 ms": those that a benchmark would time, the
+// first and the most of their workspaces, and how long they took to make. Of what cuDNN compiles itself and no driver
+// is here to load, the workspace is not told.
+void rivals(const std::string& name, Graph built, const Target& target, Report report) {
+  try {
+    built.finalize(target);
+    auto graph = std::make_shared<const Graph>(std::move(built));
+    const auto start = std::chrono::steady_clock::now();
+    auto all = proposals(*graph, target, {});
+    const size_t proposed = all.size();
+    int plans = 0;
+    int64_t first = -1, most = -1;
+    for (Descriptor& config : all) {
+      try {
+        const Plan plan(graph, target, std::move(config));
+        most = std::max(most, int64_t(plan.workspace()));
+        if (plans == 0) first = int64_t(plan.workspace());
+      } catch (const Failure& f) {
+        if (f.status != 5001) continue;
+      }
+      if (++plans == kRivals) break;
+    }
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    const std::string bytes = most < 0 ? "unknown" : std::to_string(first) + " to " + std::to_string(most) + " bytes";
+    report(("rivals, " + name + ": " + std::to_string(plans) + " plans of " + std::to_string(proposed) +
+            " proposals, workspace " + bytes + ", " + std::to_string(int64_t(took.count())) + " ms")
+               .c_str());
+  } catch (const Failure& f) {
+    report(("rivals, " + name + ": " + f.what()).c_str());
+  }
+}
+
 void convolutions(const Target& target, bool compile, Report report) {
   for (DType t : {kBFloat16, kFloat16, kFloat32})
     for (bool exact : {false, true}) {
@@ -120,52 +156,6 @@ void convolutions(const Target& target, bool compile, Report report) {
     }
 }
 
-// What the UNets of Stable Diffusion 2.1 (64x64) and XL (128x128), two samples each, and the autoencoder's decoder
-// (512x512, 1024x1024) ask for in bfloat16, as the layers give it: first convolutions of residual blocks with a bias,
-// second ones with a residual too, the shortcuts, and the resamplers.
-void networks(const Target& target, Report report) {
-  auto ask = [&](const std::string& what, ConvolutionGraph c, bool residual) {
-    c.bias = kBFloat16;
-    if (residual) c.residual = 16;
-    std::string name = "network, " + what + (residual ? " + residual" : "");
-    for (size_t i = 0; i < c.x.size(); ++i) name += (i == 0 ? " [" : ", ") + std::to_string(c.x[i]);
-    plan(name + "] to " + std::to_string(c.w[0]), graph_of(c), target, {}, report);
-  };
-  auto block = [&](int64_t n, int64_t in, int64_t out, int64_t pixels) {
-    ask("3x3", convolution(kBFloat16, {n, in, pixels, pixels}, out, {3, 3}, 1), false);
-    ask("3x3", convolution(kBFloat16, {n, out, pixels, pixels}, out, {3, 3}, 1), true);
-    if (in != out) ask("1x1", convolution(kBFloat16, {n, in, pixels, pixels}, out, {1, 1}, 0), false);
-  };
-  struct Level {
-    int64_t pixels, out;
-    std::vector<int64_t> in;
-    bool down;
-  };
-  for (const Level& l : {Level{64, 320, {320, 640, 960}, true},
-                         {32, 640, {320, 640, 960, 1280, 1920}, true},
-                         {16, 1280, {640, 1280, 1920, 2560}, true},
-                         {8, 1280, {1280, 2560}, false},
-                         {128, 320, {320, 640, 960}, true},
-                         {64, 640, {320, 640, 960, 1280, 1920}, true},
-                         {32, 1280, {640, 1280, 1920, 2560}, false}}) {
-    for (int64_t in : l.in) block(2, in, l.out, l.pixels);
-    if (l.down)
-      ask("3x3, stride 2", convolution(kBFloat16, {2, l.out, l.pixels, l.pixels}, l.out, {3, 3}, 1, 2), false);
-  }
-  for (int64_t pixels : {64, 128}) {
-    ask("conv_in", convolution(kBFloat16, {2, 4, pixels, pixels}, 320, {3, 3}, 1), false);
-    ask("conv_out", convolution(kBFloat16, {2, 320, pixels, pixels}, 4, {3, 3}, 1), false);
-  }
-  for (int64_t latents : {64, 128}) {
-    ask("conv_in", convolution(kBFloat16, {1, 4, latents, latents}, 512, {3, 3}, 1), false);
-    for (int64_t times : {1, 2, 4}) block(1, 512, 512, latents * times);
-    block(1, 512, 256, 4 * latents), block(1, 256, 256, 4 * latents),
-        ask("3x3", convolution(kBFloat16, {1, 256, 8 * latents, 8 * latents}, 256, {3, 3}, 1), false);
-    block(1, 256, 128, 8 * latents), block(1, 128, 128, 8 * latents);
-    ask("conv_out", convolution(kBFloat16, {1, 128, 8 * latents, 8 * latents}, 3, {3, 3}, 1), false);
-  }
-}
-
 // Heads side by side in a row, as projections leave them; in_one: queries, keys and values side by side in a row, as
 // one projection leaves the three.
 AttentionGraph attention(DType t, int64_t heads, int64_t key_heads, int64_t queries, int64_t keys, int64_t width,
@@ -191,6 +181,77 @@ AttentionGraph attention(DType t, int64_t heads, int64_t key_heads, int64_t quer
           causal,
           0.125f,
           false};
+}
+
+// What the UNets of Stable Diffusion 2.1 (64x64) and XL (128x128), two samples each, and the autoencoder's decoder
+// (512x512, 1024x1024) ask for in bfloat16, as the layers give it: first convolutions of residual blocks with a bias,
+// second ones with a residual too, the shortcuts, the resamplers, and attention.
+struct Network {
+  const char* name;
+  const Target& target;
+  bool compile;
+  Report report;
+
+  void convolve(const std::string& what, ConvolutionGraph c, bool residual = false) const {
+    c.bias = kBFloat16;
+    if (residual) c.residual = 16;
+    std::string full = std::string("network ") + name + ", " + what + (residual ? " + residual" : "");
+    for (size_t i = 0; i < c.x.size(); ++i) full += (i == 0 ? " [" : ", ") + std::to_string(c.x[i]);
+    full += "] to " + std::to_string(c.w[0]);
+    plan(full, graph_of(c), target, {}, report);
+    if (compile) rivals(full, graph_of(c), target, report);
+  }
+  void block(int64_t n, int64_t in, int64_t out, int64_t pixels) const {
+    convolve("3x3", convolution(kBFloat16, {n, in, pixels, pixels}, out, {3, 3}, 1));
+    convolve("3x3", convolution(kBFloat16, {n, out, pixels, pixels}, out, {3, 3}, 1), true);
+    if (in != out) convolve("1x1", convolution(kBFloat16, {n, in, pixels, pixels}, out, {1, 1}, 0));
+  }
+  void attend(int64_t heads, int64_t tokens) const {
+    if (!compile) return;
+    auto of = [&](const char* what, const AttentionGraph& a) {
+      rivals(std::string("network ") + name + ", " + what + " of " + std::to_string(heads) + " heads, " +
+                 std::to_string(tokens),
+             graph_of(a), target, report);
+    };
+    of("self-attention", attention(kBFloat16, heads, heads, tokens, tokens, 64, 64, false, true));
+    of("cross-attention", attention(kBFloat16, heads, heads, tokens, 77, 64, 64));
+  }
+};
+
+struct Level {
+  int64_t pixels, out;
+  std::vector<int64_t> in;
+  bool down, attends;
+};
+void unet(const Network& net, const std::vector<Level>& levels) {
+  for (const Level& l : levels) {
+    for (int64_t in : l.in) net.block(2, in, l.out, l.pixels);
+    if (l.down)
+      net.convolve("3x3, stride 2", convolution(kBFloat16, {2, l.out, l.pixels, l.pixels}, l.out, {3, 3}, 1, 2));
+    if (l.attends) net.attend(l.out / 64, l.pixels * l.pixels);
+  }
+  const int64_t pixels = levels[0].pixels;
+  net.convolve("conv_in", convolution(kBFloat16, {2, 4, pixels, pixels}, 320, {3, 3}, 1));
+  net.convolve("conv_out", convolution(kBFloat16, {2, 320, pixels, pixels}, 4, {3, 3}, 1));
+}
+void decoder(const Network& net, int64_t latents) {
+  net.convolve("conv_in", convolution(kBFloat16, {1, 4, latents, latents}, 512, {3, 3}, 1));
+  for (int64_t times : {1, 2, 4}) net.block(1, 512, 512, latents * times);
+  net.block(1, 512, 256, 4 * latents), net.block(1, 256, 256, 4 * latents);
+  net.convolve("3x3", convolution(kBFloat16, {1, 256, 8 * latents, 8 * latents}, 256, {3, 3}, 1));
+  net.block(1, 256, 128, 8 * latents), net.block(1, 128, 128, 8 * latents);
+  net.convolve("conv_out", convolution(kBFloat16, {1, 128, 8 * latents, 8 * latents}, 3, {3, 3}, 1));
+}
+void networks(const Target& target, bool compile, Report report) {
+  unet({"SD 2.1", target, compile, report}, {{64, 320, {320, 640, 960}, true, true},
+                                             {32, 640, {320, 640, 960, 1280, 1920}, true, true},
+                                             {16, 1280, {640, 1280, 1920, 2560}, true, true},
+                                             {8, 1280, {1280, 2560}, false, true}});
+  unet({"SDXL", target, compile, report}, {{128, 320, {320, 640, 960}, true, false},
+                                           {64, 640, {320, 640, 960, 1280, 1920}, true, true},
+                                           {32, 1280, {640, 1280, 1920, 2560}, false, true}});
+  decoder({"decoder 512", target, compile, report}, 64);
+  decoder({"decoder 1024", target, compile, report}, 128);
 }
 
 void attentions(const Target& target, Report report) {
@@ -239,7 +300,7 @@ extern "C" __attribute__((visibility("default"))) void sf_cudnn_on_paper(const c
     Target target{nullptr, &gpu};
     report(("cuDNN " + std::to_string(api().version())).c_str());
     convolutions(target, compile, report);
-    networks(target, report);
+    networks(target, compile, report);
     if (compile) attentions(target, report);
   } catch (const Error& e) {
     report((std::string("failed: ") + e.what()).c_str());

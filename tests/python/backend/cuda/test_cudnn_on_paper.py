@@ -115,7 +115,7 @@ def test_every_convolution_has_a_finished_engine(answers, gpu):
     convolutions = {
         name: a
         for name, a in answers(gpu).items()
-        if "attention" not in name and not name.startswith(("silu", "depthwise"))
+        if "attention" not in name and not name.startswith(("silu", "depthwise", "rivals"))
     }
     assert len(convolutions) > 150 and sum(name.startswith("network") for name in convolutions) > 60
     assert not {name: a for name, a in convolutions.items() if not is_planned(a)}
@@ -127,9 +127,37 @@ def test_attention_and_what_else_has_no_finished_engine_is_compiled(answers):
     if not answers.compiles:
         pytest.skip("unproven here: there is no stub of the driver")
     others = {
-        name: a
-        for name, a in answers(COMPILED_FOR).items()
-        if "attention" in name or name.startswith(("silu", "depthwise"))
+        name: a for name, a in answers(COMPILED_FOR).items() if name.startswith(("attention", "silu", "depthwise"))
     }
     assert len(others) > 60
     assert not {name: a for name, a in others.items() if a != COMPILED and not is_planned(a)}
+
+
+RIVALS = re.compile(r"(\d+) plans of \d+ proposals, workspace (?:unknown|(\d+) to (\d+) bytes), (\d+) ms")
+MOST_WORKSPACE = {"SD 2.1": 8, "SDXL": 8, "decoder 512": 8, "decoder 1024": 24}  # MB
+
+
+def test_networks_find_rivals_with_little_workspace(answers, capsys):
+    """What a benchmark would time, and what its plans take: of each network's convolutions and attention."""
+    if not answers.compiles:
+        pytest.skip("unproven here: there is no stub of the driver")
+    rows = {}
+    for name, answer in answers(COMPILED_FOR).items():
+        if name.startswith("rivals, network "):
+            network, layer = name.removeprefix("rivals, network ").split(", ", 1)
+            found = RIVALS.fullmatch(answer)
+            assert found, f"{name}: {answer}"
+            kind = "attention" if "attention" in layer else "convolutions"
+            rows.setdefault((network, kind), []).append([int(x or 0) for x in found.groups()])
+    assert {network for network, _ in rows} == set(MOST_WORKSPACE) and len(rows) == 6
+    with capsys.disabled():
+        print()
+        for (network, kind), layers in rows.items():
+            plans, first, most, ms = zip(*layers, strict=True)
+            line = f"{network}, {kind} of {len(layers)} kinds: {min(plans)} to {max(plans)} rivals each, "
+            line += f"made in {sum(ms) / 1000:.1f} s"
+            print(line + f", workspace {max(first)} bytes, of a rival {max(most)}" * (kind == "convolutions"))
+    for (network, _), layers in rows.items():
+        for plans, _, most, _ in layers:
+            assert plans >= 4
+            assert most <= MOST_WORKSPACE[network] << 20
