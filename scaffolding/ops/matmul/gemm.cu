@@ -25,26 +25,27 @@ struct Place {
   }
 };
 
-struct Finish {
+// A: float or double, in which numbers are finished.
+template <class A> struct Finish {
   Place c, pre;
   Numbers bias;
   Activation act;
-  double beta;
+  A beta;
 
-  explicit Finish(const Gemm& g) : c(g.c), pre(g.pre), bias(g.bias), act(g.act), beta(g.beta) {}
-  template <class A> __device__ void store(int64_t b, int64_t i, int64_t j, A x) const {
+  explicit Finish(const Gemm& g) : c(g.c), pre(g.pre), bias(g.bias), act(g.act), beta(A(g.beta)) {}
+  __device__ void store(int64_t b, int64_t i, int64_t j, A x) const {
     if (bias) x += entry<A>(bias, j);
     if (pre.numbers) pre.numbers.set(pre.at(b, i, j), x);
     x = activate(act, x);
     int64_t at = c.at(b, i, j);
-    if (beta != 0) x += A(beta) * entry<A>(c.numbers, at);
+    if (beta != 0) x += beta * entry<A>(c.numbers, at);
     c.numbers.set(at, x);
   }
 };
 
 template <class A>
 __global__ void __launch_bounds__(kThreads)
-    finish_kernel(Finish f, Place product, int64_t m, int64_t n, int64_t total) {
+    finish_kernel(Finish<A> f, Place product, int64_t m, int64_t n, int64_t total) {
   for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < total; i += int64_t(gridDim.x) * kThreads) {
     int64_t row = i / n, col = i % n;
     f.store(row / m, row % m, col, entry<A>(product.numbers, product.at(row / m, row % m, col)));
@@ -59,20 +60,21 @@ struct Sum<T> {
 };  // wraps around, and its low bits are those of every shorter type
 
 template <class T> struct Tiles {
+  using A = typename Sum<T>::type;
   const T *a, *b;
   int64_t as[3], bs[3];  // strides
   int64_t m, n, k;
   int64_t tiles_m, tiles_n;
-  double alpha;
+  A alpha, beta;
   T* c;  // of whole numbers
   int64_t cs[3];
-  int64_t beta;
 };
+template <class T> using FinishOf = Finish<std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // A block makes one tile of c. Each step brings kDepth columns of a and rows of b into shared memory, with neighbouring
 // threads on the operand's dense dimension, and every thread adds kDepth outer products of 4 + 4 numbers.
-template <class T> __global__ void __launch_bounds__(kThreads) gemm_tiles(Tiles<T> g, Finish f) {
-  using A = typename Sum<T>::type;
+template <class T> __global__ void __launch_bounds__(kThreads) gemm_tiles(Tiles<T> g, FinishOf<T> f) {
+  using A = typename Tiles<T>::A;
   __shared__ A a[kDepth][kTile + 1], b[kDepth][kTile + 1];  // + 1: a transposed tile is stored without bank conflicts
   int64_t tile = blockIdx.x, tn = tile % g.tiles_n * kTile, tm = tile / g.tiles_n % g.tiles_m * kTile,
           batch = tile / (g.tiles_n * g.tiles_m);
@@ -102,9 +104,9 @@ template <class T> __global__ void __launch_bounds__(kThreads) gemm_tiles(Tiles<
       if (r >= g.m || c >= g.n) continue;
       if constexpr (std::is_integral_v<T>) {
         int64_t at = batch * g.cs[0] + r * g.cs[1] + c * g.cs[2];
-        g.c[at] = T(sums[i][j] * A(int64_t(g.alpha)) + (g.beta != 0 ? A(g.beta) * A(g.c[at]) : A(0)));
+        g.c[at] = T(sums[i][j] * g.alpha + (g.beta != 0 ? g.beta * A(g.c[at]) : A(0)));
       } else {
-        f.store(batch, r, c, A(g.alpha) * sums[i][j]);
+        f.store(batch, r, c, g.alpha * sums[i][j]);
       }
     }
 }
@@ -115,9 +117,10 @@ template <class T> void multiply(const Gemm& g) {
   for (int d = 0; d < 3; ++d) x.as[d] = g.a.strides[d], x.bs[d] = g.b.strides[d], x.cs[d] = g.c.strides[d];
   x.m = g.c.sizes[1], x.n = g.c.sizes[2], x.k = g.a.sizes[2];
   x.tiles_m = (x.m + kTile - 1) / kTile, x.tiles_n = (x.n + kTile - 1) / kTile;
-  x.alpha = g.alpha, x.beta = int64_t(g.beta);
-  if constexpr (std::is_integral_v<T>) x.c = g.c.as<T>();
-  launch("matmul", g.c.device, unsigned(x.tiles_m * x.tiles_n * g.c.sizes[0]), gemm_tiles<T>, x, Finish(g));
+  using A = typename Tiles<T>::A;
+  if constexpr (std::is_integral_v<T>) x.alpha = A(int64_t(g.alpha)), x.beta = A(int64_t(g.beta)), x.c = g.c.as<T>();
+  else x.alpha = A(g.alpha);  // beta is of what finishes
+  launch("matmul", g.c.device, unsigned(x.tiles_m * x.tiles_n * g.c.sizes[0]), gemm_tiles<T>, x, FinishOf<T>(g));
 }
 
 void run(const Gemm& g) {
@@ -144,8 +147,8 @@ void finish_product(const Gemm& g, const TensorView& product) {
   if (total == 0) return;
   unsigned blocks = unsigned(total < int64_t(kThreads) << 20 ? (total + kThreads - 1) / kThreads : 1 << 20);
   if (g.c.dtype == kFloat64)
-    launch("matmul", g.c.device, blocks, finish_kernel<double>, Finish(g), Place(product), m, n, total);
-  else launch("matmul", g.c.device, blocks, finish_kernel<float>, Finish(g), Place(product), m, n, total);
+    launch("matmul", g.c.device, blocks, finish_kernel<double>, Finish<double>(g), Place(product), m, n, total);
+  else launch("matmul", g.c.device, blocks, finish_kernel<float>, Finish<float>(g), Place(product), m, n, total);
 }
 
 }  // namespace sf::cuda
