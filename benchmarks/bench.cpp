@@ -233,7 +233,7 @@ void print_peaks(const Settings& s) {
   for (const auto& [unit, rate] : peaks()) {
     std::string types;
     for (const Factors& f : kFactors)
-      if (cpu::computes(unit, f.dtype)) types += (types.empty() ? "" : " ") + std::string(f.name);
+      if (cpu::computes(unit, f.dtype)) types.append(types.empty() ? "" : " ").append(f.name);
     std::printf("{\"peak\": \"%s\", \"instruction\": \"%s\", \"types\": \"%s\", \"operations_per_second\": %.4g}\n",
                 unit.name, unit.instruction, types.c_str(), rate.wall);
   }

@@ -1,9 +1,7 @@
 // picture_kernel.h on the CPU.
 #include "scaffolding/data/picture_kernel.h"
 
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
+#include "scaffolding/backend/cpu/simd.h"
 
 namespace sf::data {
 namespace SF_ISA {

@@ -22,10 +22,11 @@ struct SparseFile {
       const models::NameTable names = models::single_file_names(part, part.config);
       for (auto& source : names.sources()) {
         std::string shape;
-        for (int64_t n : source.shape) shape += (shape.empty() ? "" : ",") + std::to_string(n);
+        for (int64_t n : source.shape) shape.append(shape.empty() ? "" : ",").append(std::to_string(n));
         const int64_t end = at + 2 * numel(source.shape);
-        header += (header.empty() ? "{\"" : ",\"") + source.name + "\":{\"dtype\":\"F16\",\"shape\":[" + shape +
-                  "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(end) + "]}";
+        header += header.empty() ? "{\"" : ",\"";
+        header += source.name + "\":{\"dtype\":\"F16\",\"shape\":[" + shape + "],\"data_offsets\":[" +
+                  std::to_string(at) + "," + std::to_string(end) + "]}";
         at = end;
       }
     }

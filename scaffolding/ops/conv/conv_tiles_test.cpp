@@ -15,7 +15,7 @@ struct Case {
 
 ConvShape shape_of(const Case& c) {
   ConvShape s;
-  for (size_t i = 0; i < c.kernel.size(); ++i)
+  for (int64_t i = 0; i < c.kernel.size(); ++i)
     s.stride[i] = c.stride[i], s.padding[i] = c.padding[i], s.dilation[i] = c.dilation[i];
   s.groups = c.groups;
   return s;
@@ -39,7 +39,7 @@ void expect_near(const char* what, const Tensor& got, const Tensor& exact, const
 }
 Shape results(const Case& c) {
   Shape y{c.x[0], c.out};
-  for (size_t i = 0; i < c.kernel.size(); ++i)
+  for (int64_t i = 0; i < c.kernel.size(); ++i)
     y.push_back((c.x[i + 2] + 2 * c.padding[i] - c.dilation[i] * (c.kernel[i] - 1) - 1) / c.stride[i] + 1);
   return y;
 }

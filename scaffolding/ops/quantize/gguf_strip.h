@@ -95,9 +95,12 @@ SF_INLINE Fours numbers_of_iq4(Fours places) {
   const __m128i table = _mm_loadu_si128((const __m128i*)kIq4.v);
   return (Fours)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), (__m256i)places);
 #else
+  typedef int8_t Table __attribute__((vector_size(16)));
+  Table table;  // a constant of this file: kIq4 itself would be one for all instruction sets
+  __builtin_memcpy(&table, kIq4.v, 16);
   Fours y = {};
   for (int c = 0; c < kLanes; ++c)
-    for (int i = 0; i < 32; i += 8) y[c] |= uint32_t(uint8_t(kIq4.v[places[c] >> i & 15])) << i;
+    for (int i = 0; i < 32; i += 8) y[c] |= uint32_t(uint8_t(table[places[c] >> i & 15])) << i;
   return y;
 #endif
 }

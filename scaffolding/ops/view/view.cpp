@@ -236,9 +236,12 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
 // No two elements share a place: by growing stride, each dimension steps over everything that the smaller ones reach.
 static bool may_overlap(const Shape& size, const Shape& stride) {
   int64_t order[kMaxDims], n = 0, reach = 0;
-  for (int64_t i = 0; i < size.size(); ++i)
-    if (size[i] > 1) order[n++] = i;
-  std::sort(order, order + n, [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
+  for (int64_t i = 0; i < size.size(); ++i) {
+    if (size[i] <= 1) continue;
+    int64_t k = n++;
+    for (; k > 0 && stride[order[k - 1]] > stride[i]; --k) order[k] = order[k - 1];
+    order[k] = i;
+  }
   for (int64_t k = 0; k < n; ++k) {
     if (stride[order[k]] <= reach) return true;
     reach += (size[order[k]] - 1) * stride[order[k]];
