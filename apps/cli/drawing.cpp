@@ -66,6 +66,7 @@ class SharedModel {
     else if (pipeline_->the_scheduler() != own_) pipeline_->set_scheduler(own_);
     if (s.tiling != tiling_)
       diffusion::set_seamless_tiling(*pipeline_, models::seamless_axes(s.tiling)), tiling_ = s.tiling;
+    if (s.freeu != freeu_) diffusion::set_free_u(*pipeline_, models::free_u_of(s.freeu)), freeu_ = s.freeu;
   }
 
  private:
@@ -76,7 +77,7 @@ class SharedModel {
   }
   std::shared_ptr<diffusion::DiffusionPipeline> pipeline_;
   std::shared_ptr<diffusion::Scheduler> own_;
-  std::string loras_, tiling_;
+  std::string loras_, tiling_, freeu_;
 };
 
 // What find_loras and hash_loras found, which read folders and whole files.
@@ -157,7 +158,8 @@ std::string kind_of(const Job& job) {
   const GenerationSettings& s = job.settings;
   const bool weighted = s.prompt_syntax != "plain";
   ordered_json key{s.sampler, s.scheduler_options, s.steps,          s.guidance_rescale, s.eta,    s.prompt_syntax,
-                   s.batch,   s.strength,          s.hires_strength, s.hires_upscaler,   s.tiling, s.options};
+                   s.batch,   s.strength,          s.hires_strength, s.hires_upscaler,   s.tiling, s.freeu,
+                   s.options};
   for (auto& number : {s.width, s.height, s.clip_skip, s.hires_steps}) key.push_back(number.value_or(-1));
   for (auto& number : {s.guidance, s.hires}) key.push_back(number.value_or(-1));
   for (auto& lora : s.loras.used) key.push_back(lora.path);
@@ -262,6 +264,7 @@ void draw(const Drawing& d, GenerationSettings s) {
       SF_CHECK(!d.needs_prompt || job.has_prompt || !one.prompt.empty() || one.options.count("class_labels"), d.command,
                ": needs a prompt");
       models::seamless_axes(one.tiling);
+      models::free_u_of(one.freeu);
       if (one.hires) hires_options(one);
       if (d.read_inputs) inputs = d.read_inputs(one);
       if (!several) return;

@@ -42,6 +42,7 @@ struct GenerationSettings {
   double hires_strength = 0.7;
   std::optional<int64_t> hires_steps;
   std::string hires_upscaler = "latent", tiling;  // tiling: "x", "y", "xy"
+  std::string freeu;                              // S1,S2,B1,B2
   // of the pipeline's call besides, by the names of its fields, as they were written
   std::map<std::string, std::string> options;
   // of several drawings in one run (drawing.h)

@@ -287,11 +287,36 @@ def test_hires_of_a_batch_and_of_a_list(draw, tmp_path):
         (["--hires", "2", "--hires-upscaler", "esrgan"], "or it is latent, bicubic or lanczos"),
         (["--hires", "2", "--save-steps", "a.gif"], "--save-steps: the passes of --hires have two sizes"),
         (["--tiling=z"], "seamless tiling: axes must be x, y or xy, got 'z'"),
+        (["--freeu", "0.9,0.2,1.5"], "FreeU: must be four numbers S1,S2,B1,B2, such as 0.9,0.2,1.5,1.6, got"),
+        (["--freeu", "0.9,0.2,1.5,1.6,1"], "FreeU: must be four numbers S1,S2,B1,B2"),
+        (["--freeu", "0.9,nan,1.5,1.6"], "FreeU: s1, s2, b1 and b2 must be finite numbers, got nan"),
     ],
 )
 def test_passes_and_paddings_that_there_are_not(draw, tmp_path, options, text):
     refused(draw("red square", *options, "-o", "a.png"), text)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_freeu_is_that_of_the_pipeline(draw, model, tmp_path):
+    from scaffolding.diffusion import StableDiffusionPipeline
+
+    factors = (0.9, 0.2, 1.5, 1.6)
+    lines = [{"prompt": "red square", "seed": 4}, {"prompt": "red square", "seed": 4, "freeu": "0.9,0.2,1.5,1.6"}]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, [lines[1], lines[0]])))
+    done = draw("--prompts", "p.jsonl", "-o", "l{number}.png")
+    assert done.returncode == 0, done.stderr
+    pipe = StableDiffusionPipeline.from_pretrained(str(model), torch_dtype=sf.float32)
+    call = {"num_inference_steps": 2, "guidance_scale": 4, "seed": 4, "output_type": "sf_tensor"}
+    for number, used in ((1, None), (0, factors)):
+        if used:
+            pipe.enable_freeu(*used)
+        frame = pipe("red square", height=64, width=64, **call).images[0].permute(2, 0, 1)
+        assert (frame == sf.io.read_image(str(tmp_path / f"l{number}.png"))).all().item(), number
+    assert not same(tmp_path / "l0.png", tmp_path / "l1.png")
+    assert draw("--like", "l0.png", "-o", "again.png").returncode == 0
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "l0.png").read_bytes()
+    assert metadata(tmp_path / "l0.png")[1]["freeu"] == "0.9,0.2,1.5,1.6"
+    assert "freeu" not in metadata(tmp_path / "l1.png")[1]
 
 
 def test_tiling_is_the_recipe_of_circular_convolutions(draw, model, tmp_path):

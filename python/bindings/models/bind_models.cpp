@@ -15,6 +15,7 @@
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/names/name_rules.h"
 #include "scaffolding/models/parts/embeddings.h"
+#include "scaffolding/models/parts/free_u.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/models/parts/seamless.h"
 #include "scaffolding/models/parts/video_positions.h"
@@ -151,6 +152,10 @@ void bind_models(nb::module_& core) {
   m.def("set_seamless", [](nb::handle self, const std::string& axes) {
     models::set_seamless(module_of(self, "model"), models::seamless_axes(axes));
   });
+  m.def("set_free_u", [](nb::handle self, double s1, double s2, double b1, double b2) {
+    models::set_free_u(module_of(self, "model"), models::FreeU{s1, s2, b1, b2});
+  });
+  m.def("unset_free_u", [](nb::handle self) { models::set_free_u(module_of(self, "model"), {}); });
   m.def("timestep_embedding", [](const Tensor& timesteps, int64_t embedding_dim, bool flip_sin_to_cos,
                                  double downscale_freq_shift, double scale, int64_t max_period) {
     return models::timestep_embedding(timesteps, embedding_dim,

@@ -1,6 +1,7 @@
 #include "scaffolding/diffusion/pipelines/denoiser_graphs.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "scaffolding/autograd/autocast.h"
@@ -10,6 +11,7 @@
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/diffusion/pipelines/weight_pages.h"
+#include "scaffolding/models/parts/free_u.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/conv.h"
@@ -130,6 +132,9 @@ DenoiserGraphs::State DenoiserGraphs::state_of(Denoiser& denoiser) {
       if (!m) return;
       nn::Descent down(*m);
       words.push_back(m->training);
+      if (auto* level = dynamic_cast<models::TakesFreeU*>(m); level && level->free_u)
+        for (double factor : {level->free_u->backbone, level->free_u->skip})
+          words.push_back(std::bit_cast<uint64_t>(factor));
       if (auto* conv = dynamic_cast<nn::ConvNd*>(m)) words.push_back(std::hash<std::string>()(conv->padding_mode));
       if (auto adapter = m->adapter())
         adapter->each_tensor([this](const Tensor& t) {

@@ -4,6 +4,7 @@
 #include "scaffolding/diffusion/pipelines/cogvideox/pipeline_cogvideox_image2video.h"
 #include "scaffolding/diffusion/pipelines/cogvideox/training.h"
 #include "scaffolding/diffusion/pipelines/dit/pipeline_dit.h"
+#include "scaffolding/diffusion/pipelines/free_u.h"
 #include "scaffolding/diffusion/pipelines/hires.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/lora.h"

@@ -86,7 +86,9 @@ Tensor UNetUpBlock::forward(const Tensor& hidden_states, const Tensors& skips, c
   SF_CHECK(skips.size() == resnets.size(), type(), ": needs ", resnets.size(), " skips, got ", skips.size());
   Tensor h = hidden_states;
   for (size_t i = 0; i < resnets.size(); ++i) {
-    h = joined(i, h, skips[skips.size() - 1 - i], temb);
+    Tensor skip = skips[skips.size() - 1 - i];
+    if (free_u) free_u->apply(h, skip);
+    h = joined(i, h, skip, temb);
     h = attend(i, h, context, mask, context_mask);
   }
   if (upsamplers)

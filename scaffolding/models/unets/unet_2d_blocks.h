@@ -1,6 +1,7 @@
 // The levels of UNets, under diffusers' names and keys. Pictures are [B, C, H, W]; with checkpointing on, residual
 // blocks and transformer blocks are computed again in the backward pass one by one.
 #pragma once
+#include "scaffolding/models/parts/free_u.h"
 #include "scaffolding/models/parts/resnet.h"
 #include "scaffolding/models/transformers/transformer_2d.h"
 
@@ -67,7 +68,7 @@ struct CrossAttnDownBlock2D : UNetDownBlock {
 
 // Up one level: each residual block sees the hidden states and the last of the skips that are left,
 // channels behind channels.
-struct UNetUpBlock : UNetBlock {
+struct UNetUpBlock : UNetBlock, TakesFreeU {
   std::optional<nn::ModuleList<Upsample2D>> upsamplers;
   SF_MODULE(UNetUpBlock, attentions, resnets, upsamplers)
   UNetUpBlock(const UNetBlockOptions& options, bool attention);

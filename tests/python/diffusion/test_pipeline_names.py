@@ -44,8 +44,8 @@ def test_what_means_nothing_here_is_taken(pipe):
 def test_names_that_are_missed(pipe):
     with pytest.raises(AttributeError, match="did you mean 'enable_model_cpu_offload'"):
         pipe.enable_model_cpu_offlod()
-    with pytest.raises(AttributeError, match="'enable_freeu'; for diffusers': FreeU is not here yet"):
-        pipe.enable_freeu(1, 1, 1, 1)
+    with pytest.raises(AttributeError, match="'load_ip_adapter'; for diffusers': IP adapters are not here yet"):
+        pipe.load_ip_adapter("h94/IP-Adapter")
     assert getattr(pipe, "nothing", None) is None
 
 

@@ -475,6 +475,22 @@ class DiffusionPipeline(
         """Zeros beyond the borders again."""
         self.enable_seamless_tiling("")
 
+    def _unet_for_freeu(self):
+        unet = getattr(self, "unet", None)
+        if not hasattr(unet, "enable_freeu"):
+            raise ValueError(f"{type(self).__name__}: FreeU needs a UNet with text, which this has not")
+        return unet
+
+    def enable_freeu(self, s1, s2, b1, b2):
+        """FreeU from the next call on, of all pipelines that share the UNet: see UNet2DConditionModel.enable_freeu.
+        ValueError for a pipeline without such a UNet.
+        """
+        self._unet_for_freeu().enable_freeu(s1, s2, b1, b2)
+
+    def disable_freeu(self):
+        """Without FreeU again."""
+        self._unet_for_freeu().disable_freeu()
+
     def enable_cuda_graphs(self, enable=True):
         """On CUDA, as from the start: the UNet's calls are replays of a CUDA graph, captured once for each shape of
         its inputs and again when weights, adapters or dtypes change; twelve are kept. The numbers are the same. Off, or
