@@ -22,6 +22,24 @@ PICTURES = {
 made_networks = {}  # by family and name: one of each for all tests
 
 
+def borrowed(make, undo):
+    """A fixture of pipelines, by make(...), whose networks other tests share: undo(pipe) at a test's end."""
+
+    @pytest.fixture
+    def pipes():
+        made = []
+
+        def make_one(*args, **kwargs):
+            made.append(make(*args, **kwargs))
+            return made[-1]
+
+        yield make_one
+        for pipe in made:
+            undo(pipe)
+
+    return pipes
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Networks of this size wait for their threads most of the time."""

@@ -15,18 +15,7 @@ FILE = pathlib.Path(__file__).parents[2] / "golden/freeu.safetensors"
 FACTORS = {"s1": 0.9, "s2": 0.2, "b1": 1.5, "b2": 1.6}
 
 
-@pytest.fixture
-def pipes():
-    """Pipelines by name, of networks that other tests share: without FreeU again at the end."""
-    made = []
-
-    def make(*args, **kwargs):
-        made.append(sd.make(*args, **kwargs))
-        return made[-1]
-
-    yield make
-    for pipe in made:
-        pipe.disable_freeu()
+pipes = golden.borrowed(sd.make, lambda pipe: pipe.disable_freeu())
 
 
 @pytest.mark.parametrize("name", ["t2i_ddim", "i2i_euler"])

@@ -14,18 +14,7 @@ from scaffolding import nn
 FILE = pathlib.Path(__file__).parents[2] / "golden/seamless.safetensors"
 
 
-@pytest.fixture
-def pipes():
-    """Pipelines by name, of networks that other tests share: zeros again at the end."""
-    made = []
-
-    def make(*args, **kwargs):
-        made.append(sd.make(*args, **kwargs))
-        return made[-1]
-
-    yield make
-    for pipe in made:
-        pipe.disable_seamless_tiling()
+pipes = golden.borrowed(sd.make, lambda pipe: pipe.disable_seamless_tiling())
 
 
 def recipe(*networks, mode="circular"):
