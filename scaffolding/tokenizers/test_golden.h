@@ -5,17 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/source_dir.h"
-#include "scaffolding/io/formats/zip.h"
+#include "scaffolding/io/test_packed.h"
 
 namespace sf::tokenizers {
 
 inline const std::string kGolden = SF_SOURCE_DIR "/tests/golden/tokenizers/";
 
-// The one file of an archive of that name.
 inline nlohmann::json golden_cases(const std::string& name) {
-  const io::ZipReader archive(io::Bytes::read(kGolden + name + ".zip"));
-  const io::Bytes text = archive.read(archive.entries().at(0), true);
-  return nlohmann::json::parse(std::string(reinterpret_cast<const char*>(text.data), text.size));
+  return nlohmann::json::parse(sf::test::unpacked(kGolden + name + ".json.xz"));
 }
 
 }  // namespace sf::tokenizers

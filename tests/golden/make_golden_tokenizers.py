@@ -1,8 +1,8 @@
 """Golden files for tokenizers, from transformers and tokenizers: tests/golden/tokenizers/.
 
 TORCH_PYTHON tests/golden/make_golden_tokenizers.py [folder of shared data]
-clip.zip: CLIPTokenizer over strings of every kind, with the whole vocabulary of clip/ in the shared data and with
-clip_small/, its first merges; <name>.json: small tokenizer.json files of every stage, trained here; cases.zip: what
+clip.json.xz: CLIPTokenizer over strings of every kind, with the whole vocabulary of clip/ in the shared data and with
+clip_small/, its first merges; <name>.json: small tokenizer.json files of every stage, trained here; cases.json.xz: what
 the tokenizers package makes of strings; tests/fuzz_corpus/tokenizer_json: the same with a few tokens each. Training
 breaks ties by chance, so that a second run gives other files.
 """
@@ -16,10 +16,10 @@ import shutil
 import struct
 import sys
 import unicodedata
-import zipfile
 
 import tokenizers
 import transformers
+from packed import write_json
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -94,10 +94,7 @@ TRICKY = [
 
 
 def write_cases(name, cases):
-    """One deflated file, a seventh of its bytes; with a fixed date, so that equal cases give equal archives."""
-    text = json.dumps(cases, separators=(",", ":"))
-    with zipfile.ZipFile(OUT / f"{name}.zip", "w") as archive:
-        archive.writestr(zipfile.ZipInfo(f"{name}.json"), text, zipfile.ZIP_LZMA)
+    write_json(OUT / f"{name}.json.xz", json.dumps(cases, separators=(",", ":")))
 
 
 def random_strings(n, seed, length=24):

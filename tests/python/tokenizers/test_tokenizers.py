@@ -3,11 +3,11 @@ tokenizer_test.cpp).
 """
 
 import json
-import zipfile
 
 import folders
 import numpy
 import pytest
+from packed import read_json
 
 import scaffolding as sf
 from scaffolding.tokenizers import CLIPTokenizer, Tokenizer, train_bpe
@@ -34,7 +34,7 @@ def test_the_call_of_diffusers_gives_77_tokens(clip):
 
 
 def test_ids_are_transformers(clip):
-    golden = json.loads(zipfile.ZipFile(GOLDEN / "clip.zip").read("clip.json"))
+    golden = read_json(GOLDEN / "clip.json.xz")
     for text, (ids, kept, without, decoded) in zip(golden["strings"], golden["results"]["small/plain"]["rows"]):
         assert clip(text)["input_ids"] == ids == clip.encode(text)
         assert clip.decode(ids, skip_special_tokens=True) == without and clip.decode(sf.tensor(ids)) == decoded
@@ -101,7 +101,7 @@ def test_clips_own_vocabulary_needs_no_file(tmp_path):
     assert openai("&lt;").input_ids == clip("<").input_ids != clip("&lt;").input_ids
     clip.save_pretrained(tmp_path)
     assert CLIPTokenizer.from_pretrained(tmp_path).get_vocab() == clip.get_vocab()
-    golden = json.loads(zipfile.ZipFile(GOLDEN / "clip.zip").read("clip.json"))
+    golden = read_json(GOLDEN / "clip.json.xz")
     for text, (ids, *_) in zip(golden["strings"], golden["results"]["full/plain"]["rows"]):
         assert clip(text).input_ids == ids
 
