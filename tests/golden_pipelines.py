@@ -22,6 +22,12 @@ PICTURES = {
 made_networks = {}  # by family and name: one of each for all tests
 
 
+def levels_off(pipe, case, want):
+    """The most by which a level of the case's pictures by `pipe` differs from those that a golden file holds."""
+    got = (images_of(pipe, case) * 255).round().astype(int)
+    return np.abs(got - want.numpy().astype(int)).max()
+
+
 def borrowed(make, undo):
     """A fixture of pipelines, by make(...), whose networks other tests share: undo(pipe) at a test's end."""
 

@@ -58,6 +58,14 @@ bool take(const std::string& from, size_t& at, std::string& part) {
   return true;
 }
 
+// Whether a name is one of kernel_file_path()'s, or one that write_kernel_file() writes beside it: the folder is the
+// user's, who may keep other things in it.
+bool is_ours(const std::string& name) {
+  constexpr size_t kDigits = 32;
+  if (name.find_first_not_of("0123456789abcdef") < kDigits || name.size() < kDigits) return false;
+  return name.size() == kDigits || (name[kDigits] == '.' && name.ends_with(".tmp"));
+}
+
 }  // namespace
 
 std::string kernel_file_path(const std::string& key) {
@@ -123,14 +131,16 @@ void limit_kernel_files(const std::string& in, uint64_t most) {
     uintmax_t bytes;
     fs::file_time_type read;
   };
-  std::error_code none;
+  std::error_code failed, none;
   std::vector<Kept> files;
   uintmax_t all = 0;
   const auto now = fs::file_time_type::clock::now();
-  for (const auto& entry : fs::directory_iterator(in, none)) {
-    if (!entry.is_regular_file(none)) continue;
-    Kept file{entry.path(), entry.file_size(none), entry.last_write_time(none)};
+  for (fs::directory_iterator at(in, failed), end; !failed && at != end; at.increment(failed)) {
+    if (!is_ours(at->path().filename().string()) || !at->is_regular_file(none)) continue;
+    Kept file{at->path(), at->file_size(none), {}};
     if (none) continue;  // another process removed it
+    file.read = at->last_write_time(none);
+    if (none) continue;
     if (file.path.extension() == ".tmp") {
       if (now - file.read > std::chrono::hours(1)) fs::remove(file.path, none);
       continue;

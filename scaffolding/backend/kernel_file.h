@@ -11,9 +11,9 @@ std::string kernel_file_path(const std::string& key);  // empty where files are 
 bool read_kernel_file(const std::string& key, KernelImage& image);
 void write_kernel_file(const std::string& key, const KernelImage& image);
 
-// Where a folder's files have more than `most` bytes, removes those that were read longest ago until three quarters of
-// that are left; and what processes that ended left half-written an hour ago. A file that another process reads stays
-// readable to it.
+// Where a folder's kernel files have more than `most` bytes, removes those that were read longest ago until three
+// quarters of that are left; and what processes that ended left half-written an hour ago. What else is in the folder
+// stays. A file that another process reads stays readable to it.
 void limit_kernel_files(const std::string& folder, uint64_t most);
 
 }  // namespace sf::cuda

@@ -71,6 +71,10 @@ template <class T> SF_INLINE void sixteen(const T* const* rows, int64_t at, Four
   w[0] = (Fours)_mm256_unpacklo_epi64(a, c), w[1] = (Fours)_mm256_unpackhi_epi64(a, c);
   w[2] = (Fours)_mm256_unpacklo_epi64(b, d), w[3] = (Fours)_mm256_unpackhi_epi64(b, d);
 #else
+  if constexpr (kLanes == 4) {
+    for (int c = 0; c < 4; ++c) w[c] = vector_at<Fours>(rows[c] + at);
+    return transpose<Fours, 4>(w);
+  }
   for (int i = 0; i < 4; ++i)
     for (int c = 0; c < kLanes; ++c) w[i][c] = vector_at<uint32_t>(rows[c] + at + 4 * i);
 #endif

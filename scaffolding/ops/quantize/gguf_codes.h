@@ -22,4 +22,10 @@ SF_INLINE constexpr ScaleAndMinimum scale_and_minimum(const uint8_t* p, int i) {
                : ScaleAndMinimum{(p[i + 4] & 15) | (p[i - 4] >> 6) << 4, p[i + 4] >> 4 | (p[i] >> 6) << 4};
 }
 
+// Four six-bit integers of K formats, of words or vectors of words: four bits of each byte of `low` and, from bit `at`
+// of each byte of `high` on, two more.
+template <class W> SF_INLINE W six_bits(W low, W high, uint32_t at) {
+  return (low & 0x0f0f0f0fu) | (high >> at & 0x03030303u) << 4u;
+}
+
 }  // namespace sf

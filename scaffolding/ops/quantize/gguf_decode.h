@@ -115,10 +115,6 @@ SF_INLINE static void decode_Q2_K(const uint8_t* b, float* y) {
     put(y + 16 * part, (I8x16)bits_of(q, 2 * (part % 8 / 2), 3), scales[part], minima[part]);
   }
 }
-// Four six-bit integers of K formats from four bytes with their low bits and, from bit `at` on, two high bits.
-SF_INLINE static uint32_t six_bits(uint32_t low, uint32_t high, int at) {
-  return (low & 0x0f0f0f0fu) | (high >> at & 0x03030303u) << 4;
-}
 SF_INLINE static uint32_t word_at(const uint8_t* p) {
   uint32_t w;
   __builtin_memcpy(&w, p, 4);

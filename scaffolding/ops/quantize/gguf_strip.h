@@ -232,8 +232,7 @@ struct StripQ3_K : StripFormat<256, 110, SuperCodes<4, false>, 4> {
     Fours packed[4], w[4], high[4], s[4], m[4];
     sixteen(rows, at + 92, packed);  // 12 bytes from the second word on
     for (int four = 0; four < 4; ++four) {
-      const Fours low = (four % 2 ? packed[2] : packed[1]) >> uint32_t(four / 2 * 4) & 15 * kEachByte,
-                  all = low | (packed[3] >> uint32_t(2 * four) & 3 * kEachByte) << 4;
+      const Fours all = six_bits(packed[1 + four % 2] >> uint32_t(four / 2 * 4), packed[3], uint32_t(2 * four));
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) s[i] = byte_of(all, i) - 32, m[i] = s[i] * uint32_t(kOffset);
       to.scales(4 * four, s, m);
@@ -255,8 +254,8 @@ struct StripQ3_K : StripFormat<256, 110, SuperCodes<4, false>, 4> {
 template <class F> SF_INLINE void six_bit_scales(const Fours (&packed)[4], const StripColumns<F>& to) {
   to.scale(0, packed[0]), to.minimum(0, packed[0] >> 16);
   const Fours s = packed[1], m = packed[2], low = packed[3];
-  const Fours scales[2] = {s & 63 * kEachByte, (low & 15 * kEachByte) | (s >> 6 & 3 * kEachByte) << 4},
-              minima[2] = {m & 63 * kEachByte, (low >> 4 & 15 * kEachByte) | (m >> 6 & 3 * kEachByte) << 4};
+  const Fours scales[2] = {s & 63 * kEachByte, six_bits(low, s, 6)},
+              minima[2] = {m & 63 * kEachByte, six_bits(low >> 4, m, 6)};
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const Fours a = byte_of(scales[i / 2], i % 2 * 2), b = byte_of(scales[i / 2], i % 2 * 2 + 1),

@@ -4,7 +4,6 @@ import math
 import pathlib
 
 import golden_pipelines as golden
-import numpy as np
 import pytest
 import test_pipelines as sd
 from golden_pipelines import one_thread  # noqa: F401
@@ -20,21 +19,16 @@ pipes = golden.borrowed(sd.make, lambda pipe: pipe.disable_freeu())
 
 @pytest.mark.parametrize("name", ["t2i_ddim", "i2i_euler"])
 def test_pictures_are_those_of_diffusers(name, pipes):
-    want = sf.io.load_checkpoint(FILE)[name].numpy().astype(int)
-    case = golden.CASES[name]
+    case, want = golden.CASES[name], sf.io.load_checkpoint(FILE)[name]
     pipe = pipes(case["pipeline"], schedule=case["components"]["scheduler"])
-
-    def far():
-        return np.abs((golden.images_of(pipe, case) * 255).round().astype(int) - want).max()
-
-    without = far()
+    without = golden.levels_off(pipe, case, want)
     assert without > 5
     pipe.enable_freeu(**FACTORS)
-    assert far() <= 1
+    assert golden.levels_off(pipe, case, want) <= 1
     pipe.disable_freeu()
-    assert far() == without
+    assert golden.levels_off(pipe, case, want) == without
     pipe.enable_freeu(0.9, 0.2, 0, 1.6)  # as in diffusers, 0 is off
-    assert far() == without
+    assert golden.levels_off(pipe, case, want) == without
 
 
 def test_its_gradients_reach_what_it_changes(pipes):

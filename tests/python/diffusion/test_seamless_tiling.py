@@ -31,17 +31,11 @@ def pictures(pipe, **changes):
 
 @pytest.mark.parametrize("name", ["t2i_ddim", "i2i_euler"])
 def test_the_recipe_of_diffusers_gives_its_pictures(name, pipes):
-    want = sf.io.load_checkpoint(FILE)[name].numpy().astype(int)
-    case = golden.CASES[name]
+    case, want = golden.CASES[name], sf.io.load_checkpoint(FILE)[name]
     pipe = pipes(case["pipeline"], schedule=case["components"]["scheduler"])
-
-    def far():
-        got = (golden.images_of(pipe, case) * 255).round().astype(int)
-        return np.abs(got - want).max()
-
-    assert far() > 20
+    assert golden.levels_off(pipe, case, want) > 20
     recipe(pipe.unet, pipe.vae)
-    assert far() <= 1
+    assert golden.levels_off(pipe, case, want) <= 1
 
 
 def test_rolled_noise_gives_the_rolled_picture(pipes):

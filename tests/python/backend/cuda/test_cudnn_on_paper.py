@@ -103,6 +103,14 @@ def answers(tmp_path_factory):
     return ask
 
 
+@pytest.fixture
+def compiled(answers):
+    """Answers for the GPU for which cuDNN compiles what it has not finished."""
+    if not answers.compiles:
+        pytest.skip("unproven here: there is no stub of the driver")
+    return answers(COMPILED_FOR)
+
+
 def is_planned(answer):
     return re.fullmatch(r"engine \d+, \d+ knobs, workspace \d+ bytes(, text of \d+ bytes)?", answer) is not None
 
@@ -123,12 +131,8 @@ def test_every_convolution_has_a_finished_engine(answers, gpu):
     assert not {name: a for name, a in convolutions.items() if "text of" not in a}
 
 
-def test_attention_and_what_else_has_no_finished_engine_is_compiled(answers):
-    if not answers.compiles:
-        pytest.skip("unproven here: there is no stub of the driver")
-    others = {
-        name: a for name, a in answers(COMPILED_FOR).items() if name.startswith(("attention", "silu", "depthwise"))
-    }
+def test_attention_and_what_else_has_no_finished_engine_is_compiled(compiled):
+    others = {name: a for name, a in compiled.items() if name.startswith(("attention", "silu", "depthwise"))}
     assert len(others) > 60
     assert not {name: a for name, a in others.items() if a != COMPILED and not is_planned(a)}
 
@@ -137,12 +141,10 @@ RIVALS = re.compile(r"(\d+) plans of \d+ proposals, workspace (?:unknown|(\d+) t
 MOST_WORKSPACE = {"SD 2.1": 8, "SDXL": 8, "decoder 512": 8, "decoder 1024": 24}  # MB
 
 
-def test_networks_find_rivals_with_little_workspace(answers, capsys):
+def test_networks_find_rivals_with_little_workspace(compiled, capsys):
     """What a benchmark would time, and what its plans take: of each network's convolutions and attention."""
-    if not answers.compiles:
-        pytest.skip("unproven here: there is no stub of the driver")
     rows = {}
-    for name, answer in answers(COMPILED_FOR).items():
+    for name, answer in compiled.items():
         if name.startswith("rivals, network "):
             network, layer = name.removeprefix("rivals, network ").split(", ", 1)
             found = RIVALS.fullmatch(answer)
