@@ -58,10 +58,12 @@ extern "C" __device__ const int bytes = sizeof(Gradients<BFloat16>);
         "matmul/gemm.cu",
         "\ntemplate <class T> void multiply(",
         """
-template __global__ void gemm_tiles<Half>(Tiles<Half>, Finish);
-extern "C" __global__ void fill(Tiles<Half>* t, Finish* f, const Half* a, const Half* b, Half* c, float* bias, int m,
-                                int n, int k) {
-  *t = {a, b, {0, k, 1}, {0, 1, k}, m, n, k, (m + 63) / 64, (n + 63) / 64, 0.5, nullptr, {}, 0};
+template __global__ void gemm_tiles<Half>(Tiles<Half>, FinishOf<Half>);
+extern "C" __global__ void fill(Tiles<Half>* t, FinishOf<Half>* f, const Half* a, const Half* b, Half* c, float* bias,
+                                int m, int n, int k) {
+  *t = {};
+  t->a = a, t->b = b, t->as[1] = k, t->as[2] = 1, t->bs[1] = 1, t->bs[2] = k;
+  t->m = m, t->n = n, t->k = k, t->tiles_m = (m + 63) / 64, t->tiles_n = (n + 63) / 64, t->alpha = 0.5f;
   f->c.numbers.data = c, f->c.numbers.dtype = kFloat16;
   f->c.strides[0] = 0, f->c.strides[1] = n, f->c.strides[2] = 1;
   f->pre.numbers.data = nullptr, f->bias.data = bias, f->bias.dtype = kFloat32;
