@@ -100,6 +100,34 @@ TEST(Winograd, kernels_over_time_equal_the_direct_sum) {
   }
 }
 
+// Beside what rounding the result adds there is next to nothing: tiles of 4x4 and 8x8, ragged ones, several rounds of
+// them, half strips, frames.
+TEST(Winograd, bfloat16_is_the_exact_result_rounded) {
+  autograd::NoGrad off;
+  manual_seed(6);
+  struct Layer {
+    Shape x, w, padding;
+  };
+  for (const Layer& l : {Layer{{2, 64, 32, 32}, {80, 64, 3, 3}, {1, 1}},
+                         {{1, 336, 61, 50}, {32, 336, 3, 3}, {0, 2}},
+                         {{1, 32, 97, 130}, {48, 32, 3, 3}, {1, 0}},
+                         {{3, 96, 9, 12}, {32, 96, 3, 3}, {1, 1}},
+                         {{1, 64, 5, 40, 33}, {32, 64, 3, 3, 3}, {2, 1, 1}}}) {
+    ConvShape shape;
+    for (size_t i = 0; i < l.padding.size(); ++i) shape.padding[i] = l.padding[i];
+    const Tensor x = to_channels_last(randn(l.x)).to(kBFloat16), w = randn(l.w).to(kBFloat16);
+    const Tensor dy = to_channels_last(randn(conv_output(x, w, {}, shape).shape())).to(kBFloat16);
+    auto results = [&](DType t) {
+      return Tensors{conv_output(x.to(t), w.to(t), {}, shape), conv_input_gradient(dy.to(t), w.to(t), l.x, shape)};
+    };
+    const Tensors direct = results(kFloat64), got = results(kBFloat16);
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_LT(amax(abs(got[i].to(kFloat64) - direct[i]) - abs(direct[i]) / 256).item() / amax(abs(direct[i])).item(),
+                1e-4)
+          << "result " << i << " of " << str(l.x) << " " << str(l.w);
+  }
+}
+
 // Blocks of pixels with ragged edges; frames that no frame of the other side meets; strides.
 TEST(ConvRows, gradients_equal_the_direct_sum) {
   autograd::NoGrad off;

@@ -70,8 +70,9 @@ template <class T> static void backward_weights_laid(const ConvBackwardWeights& 
   // One round of tiles when both transforms fit in L3 or so; else sums of all 64 x 64 blocks wait for the next round.
   // Rounds pay at once where the sums are small.
   const int64_t bytes = kPoints * (x_row * x.frames + dy_row * dy.frames) * 4;
-  const int64_t round_bytes =
-      in * out * taps.count * kPoints * 4 <= kTransformedBytes ? kTransformedBytes : 8 * kTransformedBytes;
+  const int64_t round_bytes = in * out * taps.count * kPoints * 4 <= Form4::kTransformedBytes
+                                  ? Form4::kTransformedBytes
+                                  : 8 * Form4::kTransformedBytes;
   const int64_t rounds = min64(total, ceil_div(total * bytes, round_bytes)), per_round = ceil_div(total, rounds);
   const int64_t x_plane = plane_of(per_round * x.frames * x_row), dy_plane = plane_of(per_round * dy.frames * dy_row);
   const int64_t down = ceil_div(out, kGradientBlock), across = ceil_div(in, kGradientBlock),
@@ -113,9 +114,9 @@ template <class T> static void backward_weights_laid(const ConvBackwardWeights& 
   for (int64_t t0 = 0; t0 < total; t0 += per_round) {
     const int64_t count = min64(per_round, total - t0);
     const bool last = t0 + per_round >= total;
-    transform_tiles<6>(x, {tiles, t0, count}, f.shape.padding[at], f.shape.padding[at + 1],
-                       Planes{xt, x_plane, x_row, count * x.frames});
-    transform_tiles<4>(dy, {tiles, t0, count}, 0, 0, Planes{dyt, dy_plane, dy_row, count * dy.frames});
+    transform_tiles<InputTiles<Form4>>(x, {tiles, t0, count}, f.shape.padding[at], f.shape.padding[at + 1],
+                                       Planes{xt, x_plane, x_row, count * x.frames});
+    transform_tiles<GradientTiles>(dy, {tiles, t0, count}, 0, 0, Planes{dyt, dy_plane, dy_row, count * dy.frames});
     if (by_point) {
       parallel_for(blocks * kPoints, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)

@@ -3,7 +3,7 @@
 //
 // Data flow. Tiles of x are transformed to v[point][channels][tile][c] (L3). Then a task takes a strip of output
 // channels: it transforms a block of input channels of its weights at a time into u[point][c][strip] (L2; a transformed
-// weight never goes to memory, where it would be four times the size of the weight), multiplies each of the 36 planes
+// weight never goes to memory, where it would be four times the size of the weight), multiplies each point's plane
 // into m[point][tile][strip], and after the last channels transforms m back and stores y with bias, residual and
 // activation. While a product runs, the next tiles come to L1 and the next weights to L2. With few tiles the transform
 // would be most of the work: winograd_few.h.
@@ -11,19 +11,12 @@
 // frame of the kernel, u[point][frame][c][strip]; those products are one sum.
 // An input that is to be normalised or enlarged first passes a band of rows at a time through a buffer (L3).
 #pragma once
+#include "scaffolding/ops/conv/winograd_8.h"
 #include "scaffolding/ops/conv/winograd_few.h"
 #include "scaffolding/ops/conv/winograd_tiles.h"
 
 namespace sf {
 namespace SF_ISA {
-
-// Times the kernel's frames; u: 36 * 128 * 32 * 4 = 590 KB of a 1 MB L2. With 8 lanes every sum is one chain over a
-// block: the relative RMS error of 128 channels and more is 1.06e-6 with blocks of 128 and under 1e-6 with 96.
-inline constexpr int64_t kChannelBlock = L < 16 ? 96 : 128;
-// v of one round of tiles: 128 channels at 256x256 take 18 ms, 28 with 16 MB
-inline constexpr int64_t kTransformedBytes = int64_t(6) << 20;
-inline constexpr int64_t kLeastTiles = 64,
-                         kFairTiles = 128;  // with few tiles, transforming the weights anew for each round costs more
 
 // Rows of a round, [time][place], whose times see the same frames of the kernel: the others lie before the video or
 // behind it. A product is made of such rows only, and nothing is multiplied by zeros in time.
@@ -59,8 +52,8 @@ struct Before {
   int64_t down, across, time = 0;
 };
 
-SF_INLINE int64_t depth_block_of(int64_t channels, int64_t taps) {
-  return ceil_div(channels / 16, ceil_div(channels * taps, kChannelBlock)) * 16;
+SF_INLINE int64_t depth_block_of(int64_t channels, int64_t taps, int64_t most) {
+  return ceil_div(channels / 16, ceil_div(channels * taps, most)) * 16;
 }
 
 // Strips x parts of the tiles, so that no thread waits long for another: the fewest parts that keep threads 90 % busy.
@@ -120,10 +113,10 @@ static void convolve_few(const Image<T>& x, const Filter<W>& w, const Output<T>&
     const int64_t repeat = prepared->repeat, height = x.height * repeat, width = x.width * repeat;
     float* band = static_cast<float*>(scratch(size_t(x.batch * height * width * channels) * 4, kSlotX));
     prepared->fill_pictures(x, 0, x.batch, band);
-    transform_tiles<6>(Image<float>{band, x.batch, height, width, channels}, {tiles, 0, count}, pad.down, pad.across,
-                       planes);
+    transform_tiles<InputTiles<Form4>>(Image<float>{band, x.batch, height, width, channels}, {tiles, 0, count},
+                                       pad.down, pad.across, planes);
   } else {
-    transform_tiles<6>(x, {tiles, 0, count}, pad.down, pad.across, planes);
+    transform_tiles<InputTiles<Form4>>(x, {tiles, 0, count}, pad.down, pad.across, planes);
   }
   parallel_for(y.channels / L, 1, [&](int64_t begin, int64_t end) {
     float* halves = static_cast<float*>(scratch(size_t(kFewChannels * 18 * L) * 4, kSlotWeight));
@@ -163,26 +156,24 @@ static void convolve_few(const Image<T>& x, const Filter<W>& w, const Output<T>&
         for (int64_t t = 0; t < count; ++t) {
           int64_t n, r, c;
           tiles.place(t, n, r, c);
-          store_tile(y, n, r, c, j * L, 1, m + ((j - j0) * groups + t / kFewGroup) * kFewSums + t % kFewGroup * L,
-                     FewPlanes::plane);
+          store_tile<Form4>(y, n, r, c, j * L, 1,
+                            m + ((j - j0) * groups + t / kFewGroup) * kFewSums + t % kFewGroup * L, FewPlanes::plane);
         }
     }
   });
 }
 #endif
 
-template <class T, class W>
-static void convolve(const Image<T>& x, const Filter<W>& w, const Output<T>& y, const Before& pad,
-                     const Preparation* prepared = nullptr) {
-  const Tiles tiles = tiles_of(x.batch, y.height, y.width);
-#if defined(__AVX512F__)
-  if (tiles.count() * y.frames <= kFewTiles && w.frames == 1 && x.frames == 1 && w.contiguous())
-    return convolve_few(x, w, y, pad, prepared);
-#endif
-  const int64_t channels = x.channels, depth_block = depth_block_of(channels, w.taps);
-  const int64_t row = ceil_div(channels, depth_block) * depth_block, fit = kTransformedBytes / (kPoints * row * 4);
+template <class Form, class T, class W>
+static void convolve_as(const Image<T>& x, const Filter<W>& w, const Output<T>& y, const Before& pad,
+                        const Preparation* prepared) {
+  constexpr int kTile = Form::kTile, kPoints = Form::kPoints;
+  const Tiles tiles = tiles_of(x.batch, y.height, y.width, kTile);
+  const int64_t channels = x.channels, depth_block = depth_block_of(channels, w.taps, Form::kChannelBlock);
+  const int64_t row = ceil_div(channels, depth_block) * depth_block,
+                fit = Form::kTransformedBytes / (kPoints * row * 4);
   // A round's places take their tiles at every time along.
-  const int64_t most = max64(1, max64(fit, max64(kLeastTiles, min64(kFairTiles, 3 * fit))) / x.frames);
+  const int64_t most = max64(1, max64(fit, max64(Form::kLeastTiles, min64(Form::kFairTiles, 3 * fit))) / x.frames);
   // Rounds of tiles: as many as fit. With a preparation, whole pictures, or whole rows of tiles of one.
   const int64_t picture = tiles.down * tiles.across, pictures = max64(1, min64(x.batch, most / picture));
   const int64_t piece = prepared ? pictures * picture : tiles.count(), unit = prepared ? tiles.across : 1;
@@ -201,18 +192,19 @@ static void convolve(const Image<T>& x, const Filter<W>& w, const Output<T>& y, 
     const Planes planes{v, plane, depth_block, count * x.frames};
     if (prepared && pictures > 1) {
       prepared->fill_pictures(x, t0 / picture, count / picture, band);
-      transform_tiles<6>(Image<float>{band, count / picture, height, width, channels}, {tiles, 0, count}, pad.down,
-                         pad.across, planes);
+      transform_tiles<InputTiles<Form>>(Image<float>{band, count / picture, height, width, channels}, {tiles, 0, count},
+                                        pad.down, pad.across, planes);
     } else if (prepared) {
       int64_t n, row0, col;
       tiles.place(t0, n, row0, col);
       const int64_t down = count / unit, first = max64(0, row0 - pad.down),
                     last = min64(height, row0 + down * kTile + 2 - pad.down);
       prepared->fill(x, n, first, last - first, band);
-      transform_tiles<6>(Image<float>{band, 1, last - first, width, channels}, {{1, down, tiles.across}, 0, count},
-                         pad.down + first - row0, pad.across, planes);
+      transform_tiles<InputTiles<Form>>(Image<float>{band, 1, last - first, width, channels},
+                                        {{1, down, tiles.across, kTile}, 0, count}, pad.down + first - row0, pad.across,
+                                        planes);
     } else {
-      transform_tiles<6>(x, {tiles, t0, count}, pad.down, pad.across, planes);
+      transform_tiles<InputTiles<Form>>(x, {tiles, t0, count}, pad.down, pad.across, planes);
     }
     const int64_t all_rows = count * y.frames, parts = parts_for(strips, all_rows);
     parallel_for(strips * parts, 1, [&](int64_t begin, int64_t end) {
@@ -228,41 +220,71 @@ static void convolve(const Image<T>& x, const Filter<W>& w, const Output<T>& y, 
         const int vecs = cols_of(task) <= L ? 1 : kTileVecs;
         for (int64_t c0 = 0; c0 < channels; c0 += depth_block) {
           const int64_t depth = min64(depth_block, channels - c0), frame = count * depth_block;
-          transform_filter(w, o0, cols_of(task), c0, depth, u, u_plane);
+          transform_filter<Form>(w, o0, cols_of(task), c0, depth, u, u_plane);
           // The weights that are transformed next: each row of them is asked for in per_row calls.
           const bool more = c0 + depth < channels;
           const int64_t next = more ? task : min64(task + 1, end - 1), c_next = more ? c0 + depth : 0;
           const int64_t row_bytes = min64(depth_block, channels - c_next) * w.numbers() * int64_t(sizeof(W));
           const bool ahead = w.contiguous() && cols_of(next) == NR && per_row > 0;
-          for (int64_t point = 0, call = 0; point < kPoints; ++point)
-            for (const Segment& s : segments)
-              for (int64_t q = 0; q < s.panels(); ++q, ++call) {
-                const int64_t r0 = s.first + s.rows * q / s.panels(), r1 = s.first + s.rows * (q + 1) / s.panels();
-                const int mr = int(r1 - r0);
-                const float* from = planes.at(r0 + (s.tap - pad.time) * count, c0) + point * plane;
+          const int64_t call_bytes = ahead ? ceil_div(row_bytes, per_row) : 0;
+          int64_t next_row = ahead ? 0 : NR, of_row = 0;
+          const float* block = planes.at(0, c0);
+          for (int64_t point = 0; point < kPoints; ++point) {
+            int64_t left = segments.panels();
+            for (const Segment& s : segments) {
+              // panels of so many rows, and one more each where they do not come out even
+              const int64_t panels = s.panels(), even = s.rows / panels, longer = s.rows % panels;
+              const int64_t weight_step = ceil_div(call_bytes, depth * s.taps);
+              int64_t r0 = s.first;
+              for (int64_t q = 0; q < panels; ++q) {
+                const int mr = int(even + (q < longer));
+                const float* from = block + point * plane + (r0 + (s.tap - pad.time) * count) * depth_block;
                 // of the last tap: rows that no tap before has read
-                const float* then = call % segments.panels() + 1 < segments.panels()
-                                        ? from + (s.taps - 1) * frame + mr * depth_block
-                                        : planes.at(max64(0, first - pad.time * count), c0) +
-                                              (point + 1 < kPoints ? point + 1 : 0) * plane;
+                const float* then = --left > 0 ? from + (s.taps - 1) * frame + mr * depth_block
+                                               : block + (point + 1 < kPoints ? point + 1 : 0) * plane +
+                                                     max64(0, first - pad.time * count) * depth_block;
                 Ahead weights{reinterpret_cast<const char*>(from), 0};
-                if (ahead && call < per_row * NR)
-                  weights = {reinterpret_cast<const char*>(w.at(next % strips * NR + call / per_row, c_next)) +
-                                 call % per_row * row_bytes / per_row,
-                             ceil_div(row_bytes, per_row * depth * s.taps)};
+                if (next_row < NR) {
+                  weights = {
+                      reinterpret_cast<const char*>(w.at(next % strips * NR + next_row, c_next)) + of_row * call_bytes,
+                      weight_step};
+                  if (++of_row == per_row) of_row = 0, ++next_row;
+                }
                 product_for(mr, vecs)(depth, {from, depth_block, frame, s.taps},
                                       u + point * u_plane + s.tap * depth * NR, m + point * m_plane + (r0 - first) * NR,
                                       c0 > 0, {reinterpret_cast<const char*>(then), ceil_div(mr * 4, s.taps)}, weights);
+                r0 += mr;
               }
+            }
+          }
         }
         for (int64_t t = 0; t < rows; ++t) {
           int64_t n, r, c;
           tiles.place(t0 + (first + t) % count, n, r, c);
-          store_tile(y, n * y.frames + (first + t) / count, r, c, o0, vecs, m + t * NR, m_plane);
+          store_tile<Form>(y, n * y.frames + (first + t) / count, r, c, o0, vecs, m + t * NR, m_plane);
         }
       }
     });
   }
+}
+
+// Cycles per 16 weights: transforming them and a multiply-add of two per cycle for each point of a tile, as worth().
+SF_INLINE bool is_worth_form8(int64_t pictures, int64_t height, int64_t width) {
+  return 300 + tiles_of(pictures, height, width, Form8::kTile).count() * Form8::kPoints / 2 <
+         110 + tiles_of(pictures, height, width).count() * Form4::kPoints / 2;
+}
+
+template <class T, class W>
+static void convolve(const Image<T>& x, const Filter<W>& w, const Output<T>& y, const Before& pad,
+                     const Preparation* prepared = nullptr) {
+  const int64_t pictures = x.batch * y.frames;
+#if defined(__AVX512F__)
+  if (tiles_of(pictures, y.height, y.width).count() <= kFewTiles && w.frames == 1 && x.frames == 1 && w.contiguous())
+    return convolve_few(x, w, y, pad, prepared);
+#endif
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (is_worth_form8(pictures, y.height, y.width)) return convolve_as<Form8>(x, w, y, pad, prepared);
+  convolve_as<Form4>(x, w, y, pad, prepared);
 }
 
 }  // namespace SF_ISA

@@ -91,14 +91,15 @@ template <class T> struct Filter {
 inline constexpr int64_t kMostTaps = 3;  // in time
 
 // u[point][0 .. L) of 9 taps `step` apart.
-SF_INLINE void transform_taps(const float* tap, int64_t step, float* u, int64_t plane) {
-  auto one = [](const vf(&a)[3], vf(&b)[6]) __attribute__((always_inline)) { transform_weight(a, b); };
-  transform_2d<3, 6>([&](int r, int s) { return load(tap + (r * 3 + s) * step); },
-                     [&](int r, int s, vf v) { store(u + (r * kInput + s) * plane, v); }, one);
+template <class Form> SF_INLINE void transform_taps(const float* tap, int64_t step, float* u, int64_t plane) {
+  constexpr int kInput = Form::kInput;
+  auto one = [](const vf(&a)[3], vf(&b)[kInput]) __attribute__((always_inline)) { Form::weight(a, b); };
+  Form::template in_two<3, kInput>([&](int r, int s) { return load(tap + (r * 3 + s) * step); },
+                                   [&](int r, int s, vf v) { store(u + (r * kInput + s) * plane, v); }, one);
 }
 
 // u[point][tap in time][c - c0][strip] for input channels c0 .. c0 + depth and the strip of output channels from o0.
-template <class T>
+template <class Form, class T>
 [[gnu::noinline]] static void transform_filter(const Filter<T>& w, int64_t o0, int cols, int64_t c0, int64_t depth,
                                                float* u, int64_t plane) {
   constexpr int64_t kGroup = 16;
@@ -121,15 +122,15 @@ template <class T>
         }
         for (int64_t t = 0; t < w.taps; ++t)
           for (int64_t i = 0; i < n; ++i)
-            transform_taps(raw + (i * numbers + w.picture(t) * 9 + (w.turned ? 8 : 0)) * L, w.turned ? -L : L,
-                           u + (t * depth + c + i) * NR + j * L, plane);
+            transform_taps<Form>(raw + (i * numbers + w.picture(t) * 9 + (w.turned ? 8 : 0)) * L, w.turned ? -L : L,
+                                 u + (t * depth + c + i) * NR + j * L, plane);
       }
       continue;
     }
     auto transform = [&](int64_t i, int64_t t, const float* taps, int64_t by_tap) {
       for (int j = 0; j < vecs; ++j)
-        transform_taps(taps + (w.turned ? 8 * by_tap : 0) + j * L, w.turned ? -by_tap : by_tap,
-                       u + (t * depth + c + i) * NR + j * L, plane);
+        transform_taps<Form>(taps + (w.turned ? 8 * by_tap : 0) + j * L, w.turned ? -by_tap : by_tap,
+                             u + (t * depth + c + i) * NR + j * L, plane);
     };
     const T* from = w.at(o0, c0 + c);
     if (w.contiguous() && w.frames == 1) {

@@ -11,16 +11,16 @@ namespace SF_ISA {
 
 // Places of tiles in the pictures of one time: of a batch of pictures, or of the n-th frames of videos.
 struct Tiles {
-  int64_t batch, down, across;
+  int64_t batch, down, across, side;  // pixels of a tile's side
   SF_INLINE int64_t count() const { return batch * down * across; }
   SF_INLINE void place(int64_t tile, int64_t& n, int64_t& row, int64_t& col) const {
-    col = tile % across * kTile;
-    row = tile / across % down * kTile;
+    col = tile % across * side;
+    row = tile / across % down * side;
     n = tile / (across * down);
   }
 };
-SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) {
-  return {batch, ceil_div(height, kTile), ceil_div(width, kTile)};
+SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width, int64_t side = kTile) {
+  return {batch, ceil_div(height, side), ceil_div(width, side), side};
 }
 // Some of them, at all times: row t * count + i is the i-th place at time t. Then the tiles of other times are whole
 // numbers of rows away, and a product over frames of a kernel reads its rows at as many starts.
@@ -57,10 +57,26 @@ struct FewPlanes {
 };
 #endif
 
-// The tiles of a round; a tile starts at (row - pad, col - pad). kSize 6: B' d B of the input; kSize 4: A y A' of the
-// gradient.
-template <int kSize, class T, class P>
+// B' d B of the input.
+template <class Form> struct InputTiles {
+  static constexpr int kSize = Form::kInput, kSide = Form::kInput;
+  template <class From, class To> SF_INLINE static void in_two(const From& from, const To& to) {
+    auto one = [](const vf(&a)[kSize], vf(&b)[kSide]) __attribute__((always_inline)) { Form::input(a, b); };
+    Form::template in_two<kSize, kSide>(from, to, one);
+  }
+};
+// A y A' of the gradient.
+struct GradientTiles {
+  static constexpr int kSize = kTile, kSide = kInput;
+  template <class From, class To> SF_INLINE static void in_two(const From& from, const To& to) {
+    auto one = [](const vf(&a)[kSize], vf(&b)[kSide]) __attribute__((always_inline)) { transform_gradient(a, b); };
+    transform_2d<kSize, kSide>(from, to, one);
+  }
+};
+// The tiles of a round; a tile starts at (row - pad, col - pad).
+template <class Kind, class T, class P>
 static void transform_tiles(const Image<T>& x, const Round& round, int64_t pad_y, int64_t pad_x, const P& out) {
+  constexpr int kSize = Kind::kSize;
   parallel_for(round.count * x.frames, max64(1, 2048 / x.channels), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       int64_t n, r0, c0;
@@ -70,27 +86,21 @@ static void transform_tiles(const Image<T>& x, const Round& round, int64_t pad_y
       const int64_t pixel = x.pixel();
       const T* base = x.data + ((n * x.height + r0) * x.width + c0) * pixel;
       const bool inside = r0 >= 0 && c0 >= 0 && r0 + kSize <= x.height && c0 + kSize <= x.width;
-      uint64_t valid = 0;  // bit 8 r + c: the pixel is in the image
-      for (int r = 0; r < kSize; ++r)
-        for (int c = 0; c < kSize; ++c)
-          if (r0 + r >= 0 && r0 + r < x.height && c0 + c >= 0 && c0 + c < x.width) valid |= uint64_t(1) << (8 * r + c);
+      unsigned rows = 0, cols = 0;  // bit i: the i-th is in the image
+      for (int i = 0; i < kSize; ++i) {
+        rows |= unsigned(r0 + i >= 0 && r0 + i < x.height) << i;
+        cols |= unsigned(c0 + i >= 0 && c0 + i < x.width) << i;
+      }
       const int64_t down = x.width * pixel;
       for (int64_t ch = 0; ch < x.channels; ch += L) {
         float* to = out.at(t, ch);
-        auto store_point = [&](int r, int c, vf v) { store(to + (r * kInput + c) * out.plane, v); };
+        auto store_point = [&](int r, int c, vf v) { store(to + (r * Kind::kSide + c) * out.plane, v); };
         auto load_inside = [&](int r, int c) { return load(base + r * down + c * pixel + ch); };
         auto load_edge = [&](int r, int c) {
-          return valid >> (8 * r + c) & 1 ? load(base + r * down + c * pixel + ch) : vf(0.f);
+          return rows >> r & cols >> c & 1 ? load(base + r * down + c * pixel + ch) : vf(0.f);
         };
-        if constexpr (kSize == 6) {
-          auto one = [](const vf(&a)[6], vf(&b)[6]) __attribute__((always_inline)) { transform_input(a, b); };
-          if (inside) transform_2d<6, 6>(load_inside, store_point, one);
-          else transform_2d<6, 6>(load_edge, store_point, one);
-        } else {
-          auto one = [](const vf(&a)[4], vf(&b)[6]) __attribute__((always_inline)) { transform_gradient(a, b); };
-          if (inside) transform_2d<4, 6>(load_inside, store_point, one);
-          else transform_2d<4, 6>(load_edge, store_point, one);
-        }
+        if (inside) Kind::in_two(load_inside, store_point);
+        else Kind::in_two(load_edge, store_point);
       }
     }
   });
@@ -126,27 +136,18 @@ SF_INLINE void store_finished(const Output<float>& y, const Finish& f, int64_t p
 }
 
 // y of one tile of picture n and one strip from m[point][strip].
-template <class T>
+template <class Form, class T>
 [[gnu::noinline]] static void store_tile(const Output<T>& y, int64_t n, int64_t row, int64_t col, int64_t o0, int vecs,
                                          const float* m, int64_t plane) {
+  constexpr int kTile = Form::kTile, kInput = Form::kInput;
   const int rows = int(min64(kTile, y.height - row)), cols = int(min64(kTile, y.width - col));
   const int64_t first = ((n * y.height + row) * y.width + col) * y.channels + o0;
   for (int j = 0; j < vecs; ++j) {
     vf out[kTile][kTile];
     const float* from = m + j * L;
-    // Rows first here: m is 6x6 and out is 4x4.
-    vf half[kTile][kInput];
-#pragma GCC unroll 6
-    for (int c = 0; c < kInput; ++c) {
-      vf a[6], b[4];
-#pragma GCC unroll 6
-      for (int r = 0; r < kInput; ++r) a[r] = load(from + (r * kInput + c) * plane);
-      transform_output(a, b);
-#pragma GCC unroll 4
-      for (int r = 0; r < kTile; ++r) half[r][c] = b[r];
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < kTile; ++r) transform_output(half[r], out[r]);
+    auto one = [](const vf(&a)[kInput], vf(&b)[kTile]) __attribute__((always_inline)) { Form::output(a, b); };
+    Form::template in_two<kInput, kTile>([&](int r, int c) { return load(from + (r * kInput + c) * plane); },
+                                         [&](int r, int c, vf v) { out[r][c] = v; }, one);
     vf bias = y.bias ? load_as(y.bias, y.bias_type, o0 + j * L, L) : vf(0.f);
     if (y.shift) bias += load(y.shift + n * y.channels + o0 + j * L);
     if constexpr (std::is_same_v<T, float>)
