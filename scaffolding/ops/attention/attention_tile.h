@@ -13,6 +13,7 @@
 #pragma once
 #include <utility>
 
+#include "scaffolding/backend/cpu/bf16_pairs.h"
 #include "scaffolding/backend/cpu/simd.h"
 
 namespace sf {
@@ -205,12 +206,6 @@ template <class Row> SF_INLINE void pack_depth(Pair* dst, const Row& row, int64_
       __m512i high = i + 1 < count ? widen(row(i + 1), e, length) : _mm512_setzero_si512();
       _mm512_storeu_si512(dst + e, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
     }
-}
-// 16 pairs (low[i], high[i]), rounded to nearest even.
-SF_INLINE vf_raw join(vf low, vf high) {
-  const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,  //
-                                              23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  return (vf_raw)_mm512_permutexvar_epi16(interleave, (__m512i)_mm512_cvtne2ps_pbh((__m512)high.v, (__m512)low.v));
 }
 #endif
 

@@ -1,6 +1,7 @@
 // Rows of weights in codes of four and eight bits, as decoders (decoded_product.h).
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
+#include "scaffolding/backend/cpu/bf16_pairs.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/decoded_product.h"
 #include "scaffolding/ops/quantize/fp8_widen.h"
@@ -33,6 +34,66 @@ struct NibbleRows {
   SF_INLINE void prefetch(int64_t row, int64_t k0, int64_t count) const {
     for (int64_t i = 0; i < count; i += 128) __builtin_prefetch(codes + (row * k + k0 + i) / 2, 0, 2);
   }
+
+#if defined(__AVX2__)
+  static constexpr int kOfWord = 8;  // codes
+  SF_INLINE bool packs() const { return k % block == 0 && block % kOfWord == 0; }
+  // A strip of columns, rows of the weight from `row` on: words of codes are turned as they lie and looked up in all
+  // columns at once.
+  template <class K>
+  requires(K::kDepth <= 2)  // vectors of numbers or of pairs
+  [[gnu::noinline]] void pack(typename K::Unit* dst, int64_t row, int cols, int64_t k0, int64_t values) const {
+    constexpr int L = kLanes, NR = kTileCols<K>;
+    const int64_t blocks = k / block, of_block = block / kOfWord;
+    for (int w = 0; w < NR; w += L) {
+      const int n = int(max64(0, min64(L, cols - w)));
+      auto* to = dst + w;
+      int64_t b = k0 / block, left = of_block - k0 % block / kOfWord;  // words of the block that are not read yet
+      vf scale = scales_of((row + w) * blocks + b, blocks, n);
+      for (int64_t at = 0; at < values; at += L * kOfWord) {
+        const int words = int(min64(L, (values - at) / kOfWord));
+        MulF32::Vec r[L];
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) {
+          const uint8_t* from = codes + ((row + w + i) * k + k0 + at) / 2;
+          if (i < n) __builtin_prefetch(from + NR * k / 2, 0, 2);  // the next strip: a row is too short for prefetchers
+          r[i] = i < n ? (MulF32::Vec)load_words(from, words) : MulF32::Vec{};
+        }
+        transpose<MulF32::Vec, L>(r);
+        for (int t = 0; t < words; ++t, --left) {
+          if (left == 0) left = of_block, scale = scales_of((row + w) * blocks + ++b, blocks, n);
+          const auto word = (NibbleWords)r[t];
+          put<K, 0>(to, word, scale), put<K, 1>(to, word, scale), put<K, 2>(to, word, scale), put<K, 3>(to, word, scale);
+        }
+      }
+    }
+  }
+
+ private:
+  // The magnitudes of n blocks, `apart` from one another.
+  SF_INLINE vf scales_of(int64_t first, int64_t apart, int n) const {
+    alignas(64) float s[kLanes] = {};
+    for (int i = 0; i < n; ++i) s[i] = scales(first + i * apart);
+    return load(s);
+  }
+  // Byte kByte of the words: the earlier number is in its upper bits.
+  template <class K, int kByte>
+  SF_INLINE void put(typename K::Unit*& to, NibbleWords word, vf scale) const {
+    constexpr int NR = kTileCols<K>;
+    const vf one = numbers_of(table, shifted<8 * kByte + 4>(word)) * scale,
+             two = numbers_of(table, shifted<8 * kByte>(word)) * scale;
+    if constexpr (K::kDepth == 1) {
+      store_vec<K>(to, one.v), store_vec<K>(to + NR, two.v);
+      to += 2 * NR;
+    }
+#if defined(__AVX512BF16__)
+    else {
+      store_vec<K>(to, join(one, two));
+      to += NR;
+    }
+#endif
+  }
+#endif
 };
 
 struct Int8Rows {

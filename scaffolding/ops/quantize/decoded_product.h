@@ -6,7 +6,8 @@
 //
 // A decoder D says what a weight's numbers are: decode(row, k0, count, to) writes `count` of them, of that row from k0
 // on, a multiple of 256; `to`, of float and perhaps of 16 bits, has room for 256. prefetch(row, k0, count) asks for
-// their bytes. plain(row, k0), where there is one: where they lie as numbers of another dtype.
+// their bytes. plain(row, k0), where there is one: where they lie as numbers of another dtype. pack<K>(dst, row, cols,
+// k0, count), where there is one and packs() says so: a whole strip of them.
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include <type_traits>
@@ -53,6 +54,11 @@ template <class K, class S, class D> struct DecodedOperands {
       pack_rows<K>(dst, NR, rows, cols, values);
       return watch_packing<K>(rest);
     }
+    if constexpr (requires { weight.template pack<K>(dst, first, cols, k0, values); })
+      if (weight.packs()) {
+        weight.template pack<K>(dst, first + col, cols, k0, values);
+        return watch_packing<K>(rest);
+      }
     alignas(64) Number numbers[NR * kDecoded];
     const Number* rows[NR];
     for (int i = 0; i < NR; ++i) rows[i] = numbers + i * kDecoded;

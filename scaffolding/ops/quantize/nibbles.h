@@ -28,26 +28,42 @@ SF_INLINE static float nibble_at(const float* table, const uint8_t* codes, int64
   return table[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4];
 }
 
+#if defined(__AVX512F__)
+typedef __m512i NibbleWords;
+SF_INLINE static NibbleWords load_words(const uint8_t* p, int count) {
+  return _mm512_maskz_loadu_epi32(count < kLanes ? __mmask16((1u << count) - 1) : __mmask16(0xffff), p);
+}
+template <int kBits> SF_INLINE static NibbleWords shifted(NibbleWords w) { return _mm512_srli_epi32(w, kBits); }
+// The number of each word's lowest four bits.
+SF_INLINE static vf numbers_of(const float* table, NibbleWords w) {
+  return (vf_raw)_mm512_permutexvar_ps(w, _mm512_loadu_ps(table));
+}
+#elif defined(__AVX2__)
+typedef __m256i NibbleWords;
+SF_INLINE static NibbleWords load_words(const uint8_t* p, int count) {
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_maskload_epi32(reinterpret_cast<const int*>(p), _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes));
+}
+template <int kBits> SF_INLINE static NibbleWords shifted(NibbleWords w) { return _mm256_srli_epi32(w, kBits); }
+SF_INLINE static vf numbers_of(const float* table, NibbleWords w) {  // by the lowest three bits, and the fourth
+  const __m256 lower = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), w),
+               upper = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), w);
+  return (vf_raw)_mm256_blendv_ps(lower, upper, _mm256_castsi256_ps(_mm256_slli_epi32(w, 28)));
+}
+#endif
+
 // The numbers of the 2 * kLanes codes in kLanes bytes.
 SF_INLINE static void look_up(const float* table, const uint8_t* p, vf& first, vf& second) {
 #if defined(__AVX512F__)
-  const __m512 numbers = _mm512_loadu_ps(table);
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  // by the lowest four bits
-  const __m512 high = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), numbers),
-               low = _mm512_permutexvar_ps(bytes, numbers);
+  const __m512 high = (__m512)numbers_of(table, shifted<4>(bytes)).v, low = (__m512)numbers_of(table, bytes).v;
   first = (vf_raw)_mm512_permutex2var_ps(
       high, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), low);
   second = (vf_raw)_mm512_permutex2var_ps(
       high, _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31), low);
 #elif defined(__AVX2__)
-  const __m256 lower = _mm256_loadu_ps(table), upper = _mm256_loadu_ps(table + 8);
-  auto number = [&](__m256i code) {  // by the lowest three bits, and the fourth
-    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(lower, code), _mm256_permutevar8x32_ps(upper, code),
-                            _mm256_castsi256_ps(_mm256_slli_epi32(code, 28)));
-  };
   const __m256i bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-  const __m256 high = number(_mm256_srli_epi32(bytes, 4)), low = number(bytes);
+  const __m256 high = (__m256)numbers_of(table, shifted<4>(bytes)).v, low = (__m256)numbers_of(table, bytes).v;
   const __m256 even = _mm256_unpacklo_ps(high, low), odd = _mm256_unpackhi_ps(high, low);
   first = (vf_raw)_mm256_permute2f128_ps(even, odd, 0x20);
   second = (vf_raw)_mm256_permute2f128_ps(even, odd, 0x31);
