@@ -105,8 +105,8 @@ SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus
   for (int64_t k = 0; k < count; k += 2, s += 2 * kQueries, out += kQueries)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) {
-      vf low = exp2_at_most<4>(fma(load(s + j * kLanes), factor, minus[j])), high(0.0f);
-      if (k + 1 < count) high = exp2_at_most<4>(fma(load(s + kQueries + j * kLanes), factor, minus[j]));
+      vf low = exp2_of_pairs(fma(load(s + j * kLanes), factor, minus[j])), high(0.0f);
+      if (k + 1 < count) high = exp2_of_pairs(fma(load(s + kQueries + j * kLanes), factor, minus[j]));
       sum[j] += low + high;
       store_units(out + j * kLanes, join(low, high));
     }
@@ -177,6 +177,10 @@ template <class T, class U> void finish(const Problem& p, const ForwardBlock<U>&
     lse[(block.b * p.Hq + block.head(p, r)) * p.Lq + block.query(p, r)] = log_sum(block.maximum[r], block.sum[r]);
 }
 
+template <class T> SF_INLINE void prefetch_row(const T* row, int64_t length) {
+  for (int64_t at = 0; at < length; at += 64 / int64_t(sizeof(T))) __builtin_prefetch(row + at, 0, 2);
+}
+
 template <class T, class U> void forward_typed(const AttentionForward& a) {
   Problem p(a);
   Heads<const T> q(a.q), k(a.k), v(a.v);
@@ -239,7 +243,13 @@ template <class T, class U> void forward_typed(const AttentionForward& a) {
           pack_depth(
               kv + k_units, [&](int64_t i) { return vt + i * v.row; }, tile.count, p.Dv);
         }
+        const int64_t next = smaller(kKeys, key_end - k0 - kKeys);
         for (int i = 0; i < n; ++i) {
+          // Rows of the next tile, which may be pages apart, come meanwhile.
+          for (int64_t row = next * i / n; row < next * (i + 1) / n; ++row) {
+            prefetch_row(kt + (kKeys + row) * k.row, p.D);
+            prefetch_row(vt + (kKeys + row) * v.row, p.Dv);
+          }
           if (k0 >= block[i].key_end(p)) continue;
           int vectors = (block[i].count + kLanes - 1) / kLanes;
           if (vectors == 1) attend<U, 1>(p, block[i], tile, s);

@@ -42,9 +42,10 @@ struct NibbleRows {
   // columns at once.
   template <class K>
   requires(K::kDepth <= 2)  // vectors of numbers or of pairs
-  [[gnu::noinline]] void pack(typename K::Unit* dst, int64_t row, int cols, int64_t k0, int64_t values) const {
+      [[gnu::noinline]] void pack(typename K::Unit* dst, int64_t row, int cols, int64_t k0, int64_t values) const {
     constexpr int L = kLanes, NR = kTileCols<K>;
-    const int64_t blocks = k / block, of_block = block / kOfWord;
+    const int64_t blocks = k / block, of_block = block / kOfWord, row_bytes = k / 2;
+    const NibbleTable numbers(table);
     for (int w = 0; w < NR; w += L) {
       const int n = int(max64(0, min64(L, cols - w)));
       auto* to = dst + w;
@@ -53,17 +54,24 @@ struct NibbleRows {
       for (int64_t at = 0; at < values; at += L * kOfWord) {
         const int words = int(min64(L, (values - at) / kOfWord));
         MulF32::Vec r[L];
+        const uint8_t* from = codes + (row + w) * row_bytes + (k0 + at) / 2;
+        if (n == L) {
 #pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) {
-          const uint8_t* from = codes + ((row + w + i) * k + k0 + at) / 2;
-          if (i < n) __builtin_prefetch(from + NR * k / 2, 0, 2);  // the next strip: a row is too short for prefetchers
-          r[i] = i < n ? (MulF32::Vec)load_words(from, words) : MulF32::Vec{};
+          for (int i = 0; i < L; ++i, from += row_bytes) {
+            __builtin_prefetch(from + NR * row_bytes, 0, 2);  // the next strip: a row is too short for prefetchers
+            r[i] = (MulF32::Vec)load_words(from, words);
+          }
+        } else {
+#pragma GCC unroll 16
+          for (int i = 0; i < L; ++i, from += row_bytes)
+            r[i] = i < n ? (MulF32::Vec)load_words(from, words) : MulF32::Vec{};
         }
         transpose<MulF32::Vec, L>(r);
         for (int t = 0; t < words; ++t, --left) {
           if (left == 0) left = of_block, scale = scales_of((row + w) * blocks + ++b, blocks, n);
           const auto word = (NibbleWords)r[t];
-          put<K, 0>(to, word, scale), put<K, 1>(to, word, scale), put<K, 2>(to, word, scale), put<K, 3>(to, word, scale);
+          put<K, 0>(to, numbers, word, scale), put<K, 1>(to, numbers, word, scale);
+          put<K, 2>(to, numbers, word, scale), put<K, 3>(to, numbers, word, scale);
         }
       }
     }
@@ -78,10 +86,9 @@ struct NibbleRows {
   }
   // Byte kByte of the words: the earlier number is in its upper bits.
   template <class K, int kByte>
-  SF_INLINE void put(typename K::Unit*& to, NibbleWords word, vf scale) const {
+  SF_INLINE static void put(typename K::Unit*& to, const NibbleTable& numbers, NibbleWords word, vf scale) {
     constexpr int NR = kTileCols<K>;
-    const vf one = numbers_of(table, shifted<8 * kByte + 4>(word)) * scale,
-             two = numbers_of(table, shifted<8 * kByte>(word)) * scale;
+    const vf one = numbers(shifted<8 * kByte + 4>(word)) * scale, two = numbers(shifted<8 * kByte>(word)) * scale;
     if constexpr (K::kDepth == 1) {
       store_vec<K>(to, one.v), store_vec<K>(to + NR, two.v);
       to += 2 * NR;
