@@ -10,6 +10,7 @@ namespace SF_ISA {
 
 struct Form8 {
   static constexpr int kTile = 8, kInput = 10, kPoints = kInput * kInput, kPairs = 4;
+  static constexpr int64_t kWeightCycles = 300;
   // kPoints * 48 * 32 * 4 = 614 KB of weights
   static constexpr int64_t kChannelBlock = 48, kTransformedBytes = int64_t(12) << 20, kLeastTiles = 32, kFairTiles = 64;
 
@@ -87,21 +88,9 @@ struct Form8 {
   SF_INLINE static void in_two(const From& from, const To& to, const One& one) {
     vf half[kOut][kIn];
 #pragma GCC unroll 1
-    for (int c = 0; c < kIn; ++c) {
-      vf a[kIn], b[kOut];
-#pragma GCC unroll 10
-      for (int r = 0; r < kIn; ++r) a[r] = from(r, c);
-      one(a, b);
-#pragma GCC unroll 10
-      for (int r = 0; r < kOut; ++r) half[r][c] = b[r];
-    }
+    for (int c = 0; c < kIn; ++c) transform_column(c, from, half, one);
 #pragma GCC unroll 1
-    for (int r = 0; r < kOut; ++r) {
-      vf b[kOut];
-      one(half[r], b);
-#pragma GCC unroll 10
-      for (int c = 0; c < kOut; ++c) to(r, c, b[c]);
-    }
+    for (int r = 0; r < kOut; ++r) transform_row(r, half, to, one);
   }
 };
 

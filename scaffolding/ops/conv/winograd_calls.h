@@ -36,14 +36,12 @@ template <class T> SF_INLINE Filter<T> filter_of(const TensorView& w, bool turne
           turned,          kernel_frames(w),     d == 5 ? s[2] : 0,    taps.count, taps.first};
 }
 
-// Cycles per 16 weights, as measured with AVX-512: transforming them costs about 110, each tile 36 multiply-adds of two
-// per cycle; direct, each output pixel costs 9. The same for each frame of a kernel.
+// In cycles of 16 weights: direct, each output pixel costs 9 multiply-adds of two per cycle. The same for each frame of
+// a kernel.
 static bool worth(const TensorView& y) {
   const int64_t pictures = y.ndim == 5 ? y.sizes[0] * y.sizes[2] : y.sizes[0], height = y.sizes[y.ndim - 2],
                 width = y.sizes[y.ndim - 1];
-  const int64_t winograd = 110 + tiles_of(pictures, height, width).count() * kPoints / 2,
-                direct = pictures * height * width * 9 / 2;
-  return winograd * 6 < direct * 5;
+  return cycles_of<Form4>(pictures, height, width) * 6 < pictures * height * width * 9 / 2 * 5;
 }
 static bool shape_ok(const TensorView& w, const ConvShape& s) {
   if (w.ndim != 4 && w.ndim != 5) return false;

@@ -268,10 +268,9 @@ static void convolve_as(const Image<T>& x, const Filter<W>& w, const Output<T>& 
   }
 }
 
-// Cycles per 16 weights: transforming them and a multiply-add of two per cycle for each point of a tile, as worth().
-SF_INLINE bool is_worth_form8(int64_t pictures, int64_t height, int64_t width) {
-  return 300 + tiles_of(pictures, height, width, Form8::kTile).count() * Form8::kPoints / 2 <
-         110 + tiles_of(pictures, height, width).count() * Form4::kPoints / 2;
+// Of 16 weights: transforming them, and for each point of a tile a multiply-add of two per cycle.
+template <class Form> SF_INLINE int64_t cycles_of(int64_t pictures, int64_t height, int64_t width) {
+  return Form::kWeightCycles + tiles_of(pictures, height, width, Form::kTile).count() * Form::kPoints / 2;
 }
 
 template <class T, class W>
@@ -283,7 +282,8 @@ static void convolve(const Image<T>& x, const Filter<W>& w, const Output<T>& y, 
     return convolve_few(x, w, y, pad, prepared);
 #endif
   if constexpr (std::is_same_v<T, BFloat16>)
-    if (is_worth_form8(pictures, y.height, y.width)) return convolve_as<Form8>(x, w, y, pad, prepared);
+    if (cycles_of<Form8>(pictures, y.height, y.width) < cycles_of<Form4>(pictures, y.height, y.width))
+      return convolve_as<Form8>(x, w, y, pad, prepared);
   convolve_as<Form4>(x, w, y, pad, prepared);
 }
 
