@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "cuda_warpgroups.h"
 #include "races.h"
 
 uint3 threadIdx, blockIdx;
@@ -38,13 +39,14 @@ struct Copy {
   const void* from;
   int bytes, group;
 };
-enum class State { Ready, AtBarrier, AtExchange, Done };
+enum class State { Ready, AtBarrier, AtExchange, AtCondition, Done };
 struct Thread {
   State state = State::Ready;
   Place* place = nullptr;  // where it waits
   int rounds = 0;          // exchanges so far
   int barriers = 0;        // of the block that it has reached
   int warp_barriers = 0;
+  const std::function<bool()>* condition = nullptr;  // that it waits for
   std::vector<Copy> copies;
   int groups = 0;  // closed by commit
 };
@@ -70,6 +72,7 @@ uint64_t first_block;      // of the cluster
 size_t dynamic_bytes = 0;  // shared memory of a block, up to a closed page
 bool backwards, trapped;
 int64_t bank_conflicts = 0;
+uint64_t rounds = 0;  // in which each warp went on as far as it got
 
 Block& block_of(unsigned t) { return blocks_of_cluster[t / threads_of_block]; }
 unsigned nth(unsigned i) { return backwards ? unsigned(threads.size()) - 1 - i : i; }
@@ -99,6 +102,7 @@ void run_threads() {
       threads[current].state = State::Done;
       if (!threads[current].copies.empty())
         stop("a thread ended with copies to shared memory that it never waited for");
+      warpgroups::end_thread();
       ++ended;
       ++block_of(current).ended;
     }
@@ -152,6 +156,7 @@ unsigned alive_in_warp(unsigned w) {
 bool may_go_on(unsigned t) {
   const Thread& thread = threads[t];
   if (thread.state == State::AtBarrier) return block_of(t).barriers_opened >= thread.barriers;
+  if (thread.state == State::AtCondition) return (*thread.condition)();
   if (thread.state != State::AtExchange) return false;
   unsigned alive = alive_in_warp(t / kWarp);
   return (warps[t / kWarp].given[(thread.rounds - 1) % 2] & alive) == alive;
@@ -178,8 +183,10 @@ void run_cluster(unsigned blocks) {
   warps.assign((count + kWarp - 1) / kWarp, Warp());
   blocks_of_cluster.assign(blocks, Block());
   started = may_start = ended = at_cluster_barrier = 0;
+  warpgroups::begin_cluster(count);
   while (ended < count) {
     bool moved = false;
+    ++rounds;
     for (unsigned begin = 0, end; begin < count; begin = end) {  // a warp, as far as it gets alone
       end = begin + 1;
       while (end < count && nth(end) / kWarp == nth(begin) / kWarp) ++end;
@@ -201,6 +208,7 @@ void run_cluster(unsigned blocks) {
     if (!open_barriers(count) && !moved)
       stop("deadlock: threads of a block wait for each other at different barriers, shuffles or ballots");
   }
+  warpgroups::end_cluster();
 }
 
 constexpr size_t kOpen = (kMostShared + kPage - 1) / kPage * kPage, kStretch = kOpen + kPage;
@@ -269,6 +277,21 @@ void cluster_barrier() {
   wait_as(State::AtBarrier);
 }
 unsigned cluster_rank() { return current / threads_of_block; }
+unsigned thread_in_cluster() { return current; }
+bool block_has_ended(unsigned rank) {
+  if (rank >= blocks_of_cluster.size()) stop("a cluster has no block of that rank");
+  return blocks_of_cluster[rank].ended == threads_of_block;
+}
+
+void park_until(const std::function<bool()>& condition) {
+  if (condition()) return;
+  threads[current].condition = &condition;
+  wait_as(State::AtCondition);
+}
+void let_others_run() {
+  const uint64_t now = rounds;
+  park_until([now] { return rounds > now; });
+}
 const void* in_cluster(const void* p, unsigned rank) {
   const auto* own = static_cast<const unsigned char*>(p);
   if (rank >= blocks_of_cluster.size()) stop("a cluster has no block of that rank");

@@ -22,6 +22,11 @@ inline constexpr unsigned kMostOfCluster = 8;  // blocks, on any GPU that has cl
 
 __attribute__((visibility("default"))) void warp_barrier(unsigned mask);  // __syncwarp where races are looked for
 bool is_dynamic_shared(const void*);
+unsigned thread_in_cluster();  // the one that runs
+bool block_has_ended(unsigned rank);
+// The thread goes on once condition() holds, which is asked again whenever others have run.
+void park_until(const std::function<bool()>& condition);
+void let_others_run();                              // every other warp, as far as it gets
 bool is_device_memory(uintptr_t at, size_t bytes);  // some of it; of runtime.cpp
 
 [[noreturn]] void stop(const char* why);  // says which block and thread, and aborts

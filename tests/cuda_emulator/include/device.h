@@ -12,6 +12,7 @@
 #define __shared__ static  // one block runs at a time; those of a cluster must not have any
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 #define SF_EMULATOR_API __attribute__((visibility("default")))
 
