@@ -27,4 +27,19 @@ void set_matmul_allow_tf32(bool allow);
 bool matmul_benchmark();
 void set_matmul_benchmark(bool benchmark);
 
+// Where products of 16-bit floats run by our own kernels for Hopper's warpgroup instructions instead of cuBLASLt's:
+// nowhere, where the first product of a kind finds them faster (as matmul_benchmark, and only while that is on), or
+// wherever they fit. SF_CUDA_WGMMA at first: off, timed or on.
+enum class WarpgroupProducts : uint8_t { Off, Timed, On };
+WarpgroupProducts warpgroup_products();
+void set_warpgroup_products(WarpgroupProducts where);
+// The tile that they are made in, where it is not the one that counting calls the fastest: 128 x 256, 160, 128 or 80
+// sums, 64 x 160 or 80; 80 where there is no gate; 1 or 2 blocks that share columns. For tests and measurements; {} at
+// first.
+struct WarpgroupTile {
+  int rows = 0, columns = 0, cluster = 1;
+};
+WarpgroupTile warpgroup_tile();
+void set_warpgroup_tile(WarpgroupTile tile);
+
 }  // namespace sf

@@ -44,6 +44,9 @@ const std::vector<Variable>& all() {
        "0 gives each freed block of GPU memory back at once and asks for exact sizes, for checkers of memory; slow"},
       {"SF_CUDA_CONV_MB", "256",
        "megabytes of GPU memory for the rows that a convolution multiplies at a time, where no library does it whole"},
+      {"SF_CUDA_WGMMA", "off",
+       "whether linear layers of 16 bits on Hopper GPUs run by kernels of our own, residual and gate included: off, "
+       "timed (where backends.cuda.matmul.benchmark finds them faster than the libraries), on; not yet tried on a GPU"},
       {"SF_UPLOAD_BUFFER_MB", "64", "megabytes of each pinned buffer through which checkpoints are loaded to a GPU"},
       {"SF_UPLOAD_BUFFERS", "2",
        "how many of these buffers there are, at least 2: one is filled while another is copied"},

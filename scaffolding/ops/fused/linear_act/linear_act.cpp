@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/precision.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/fused/glu/glu.h"
@@ -65,7 +66,8 @@ Tensor kernel_bias(const Tensor& bias, DType dtype) {
 Tensor gated_by_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias, Activation act, bool gate_first,
                        int64_t rows, const Tensor& h = {}, const Tensor& up = {}) {
   const int64_t n = weight.size(0) / 2;
-  if (!weight.device().is_cpu() || rows == 0 || n == 0) return {};
+  const bool on_gpu = weight.device().is_cuda() && warpgroup_products() != WarpgroupProducts::Off;
+  if ((!weight.device().is_cpu() && !on_gpu) || rows == 0 || n == 0) return {};
   Shape out = input.shape();
   out.back() = n;
   Tensor y = empty(out, input.dtype(), input.device()), b = kernel_bias(bias, input.dtype());
