@@ -121,11 +121,15 @@ class Warp:
         self.id = block * machine.warps + index
         thread = index * 32 + LANES
         self.lives, self.pc, self.regs = thread < machine.threads, 0, {}
-        self.waits, self.arrivals, self.waited, self.arrived, self.vouched = None, 0, 0, 0, 0
+        self.row, self.waits, self.arrivals, self.waited, self.vouched = rank * machine.warps + index, None, 0, 0, 0
+        self.met, self.offered = 0, 0  # cluster barriers waited for, and what the last arrival at one vouches for
+        self.joined, self.stray, self.partly = 0, np.zeros(32, bool), None  # see Machine.released and acquire
         self.copies = [[[]] for _ in LANES]  # of a lane: groups of cp.async, the open one last
         self.local = LOCAL + ((rank * machine.warps + index) * 32 + LANES) * machine.local
         known = {"tid.x": thread, "ntid.x": machine.threads, "ctaid.x": block, "nctaid.x": machine.blocks,
-                 "laneid": LANES, "cluster_ctarank": rank, "tid.y": 0, "tid.z": 0}  # fmt: skip
+                 "laneid": LANES, "cluster_ctarank": rank, "cluster_ctaid.x": rank, "cluster_nctarank": machine.cluster,
+                 "cluster_nctaid.x": machine.cluster, "clusterid.x": block // machine.cluster,
+                 "nclusterid.x": machine.blocks // machine.cluster, "tid.y": 0, "tid.z": 0}  # fmt: skip
         self.special = {"%" + k: np.broadcast_to(np.asarray(v, U32), 32) for k, v in known.items()}
 
     def run(self):
@@ -134,7 +138,9 @@ class Warp:
                 try:
                     self.step()
                 except (Fault, KeyError, ValueError, TypeError) as e:
-                    raise Fault(f"{self.m.name}, block {self.block}, warp {self.index}: {self.text}: {e!r}") from e
+                    raise Fault(
+                        f"{self.m.name}, block {self.block}, warp {self.index}: {self.text[:160]}: {e!r}"
+                    ) from e
 
     def step(self):
         """One instruction of the threads that are furthest behind. pc: of all alike, or one each."""
@@ -153,7 +159,7 @@ class Warp:
             on = on & (self.read(guard.lstrip("!"), BOOL) ^ (guard[0] == "!"))
             if not on.any():
                 return
-        self.on, self.whole = on, on.all()
+        self.at, self.on, self.whole = at, on, on.all()
         getattr(self, "do_" + words[0], self.compute)(words, *args)
 
     def unknown(self):
@@ -354,6 +360,8 @@ class Warp:
 
     def do_bra(self, words, label):
         to = self.m.labels[label]
+        if self.m.code[to][:2] in ((None, "ret"), (None, "exit")):
+            return self.do_ret(words)
         if (self.on == self.lives).all():
             self.pc = to
             return
@@ -366,23 +374,34 @@ class Warp:
 
     def do_bar(self, words, *args):
         if words[1] == "warp":
-            return self.all_of(args[0])
-        if self.op not in ("bar.sync", "barrier.sync") or args != ("0",) or (self.on != self.lives).any():
-            raise Fault("only bar.sync 0 of whole warps")
-        self.waits, self.arrived, self.m.now = "block", self.m.now + 1, self.m.now + 1
+            self.all_of(args[0])
+            return self.m.join(self) if (self.on == self.lives).all() else None
+        if self.op not in ("bar.sync", "barrier.sync") or (self.on != self.lives).any():
+            raise Fault("only bar.sync of whole warps")
+        number, count, *_ = *(int(a, 0) for a in args), 32 * self.m.warps
+        if not 0 <= number < 16 or count % 32:
+            raise Fault("no such barrier, or no whole warps")
+        self.m.join(self)
+        self.waits, self.vouched = (number, count), self.m.released(self)
 
     def do_barrier(self, words):
-        if (self.on != self.lives).any() or words[1] != "cluster":
+        """Of the cluster. Threads that have ended are not waited for."""
+        form = r"barrier\.cluster\.(arrive|wait)(\.release|\.relaxed|\.acquire)?(\.aligned)?"
+        found = re.fullmatch(form, self.op) or self.unknown()
+        if (found[1] == "wait") != (found[2] == ".acquire") and found[2]:
             self.unknown()
-        if words[2] == "wait":
-            self.waits = "cluster"
-        else:  # a relaxed arrival vouches for nothing but what others of the block do, behind a barrier of theirs
-            self.arrivals, self.m.now = self.arrivals + 1, self.m.now + 1
-            self.vouched = self.m.since[self.id] if "relaxed" in words else self.m.now
+        if (self.on != self.lives).any():
+            raise Fault("only cluster barriers of whole warps are known here")
+        if self.arrivals != self.met + (found[1] == "wait"):
+            raise Fault("arrivals at cluster barriers and waits for them alternate")
+        if found[1] == "wait":
+            self.waits, self.met = "cluster", self.met + 1
+        else:  # a relaxed arrival vouches for no more than the mbarriers that this warp made and fenced
+            self.arrivals, self.offered = self.arrivals + 1, 0 if found[2] == ".relaxed" else self.m.released(self)
 
     def do_mapa(self, words, d, a, rank):
         to = self.read(rank, U32)
-        if words[-1] != "u32" or (to[self.on] >= self.m.cluster).any():
+        if self.op != "mapa.shared::cluster.u32" or (to[self.on] >= self.m.cluster).any():
             raise Fault("no such block in the cluster")
         self.write(d, self.read(a, U32) + (to - U32.type(self.rank)) * U32.type(STRIDE))
 
@@ -434,7 +453,7 @@ class Warp:
                 landed = self.copies[lane][: max(0, len(self.copies[lane]) - keep)]
                 self.copies[lane] = self.copies[lane][len(landed) :] or [[]]
                 for idx, data in (copy for group in landed for copy in group):
-                    self.m.data[idx], self.m.state[idx] = data, READY
+                    self.m.data[idx], self.m.state[idx], self.m.generic[idx] = data, READY, True
                     self.m.check(self, idx, True)
         else:
             to, of, size = self.address(args[0]), self.address(args[1]), int(args[2])

@@ -2,12 +2,14 @@
 parameters by their names in C++, so that their layout is the compiler's."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).parents[2]
 # cmake/cuda.cmake has the same
-FLAGS = ["-ptx", "-arch=sm_90a", "-std=c++20", f"-I{ROOT}", "--expt-relaxed-constexpr", "-diag-suppress=186"]
+FLAGS = ["-ptx", "-arch=sm_90a", "-std=c++20", f"-I{ROOT}", "--expt-relaxed-constexpr", "-diag-suppress=186",
+         "-DSF_SCOPES_AS_WRITTEN"]  # fmt: skip
 # source, where its host functions begin, what follows instead
 UNITS = {
     "attention": (
@@ -121,6 +123,32 @@ extern "C" __global__ void fill(Channels<BFloat16>* c, Hold* k, Keep* keep, cons
 }
 extern "C" __device__ const int bytes[] = {sizeof(Channels<BFloat16>), sizeof(Hold), sizeof(Keep)};""",
     ),
+    "wgmma_product": (
+        "matmul/wgmma_product.cuh",
+        None,
+        """
+#include "scaffolding/ops/matmul/wgmma_product.cuh"
+using namespace sf;
+using namespace sf::cuda;
+#define INSTANCE(Q, T, kGroups, kSums, act) \\
+  template __global__ void sf::cuda::wgmma_product<Q, T, kGroups, kSums, Activation::act>( \\
+      const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, \\
+      const WgmmaCall);
+INSTANCE(BFloat16, BFloat16, 2, 160, None) INSTANCE(Half, Half, 1, 80, None) INSTANCE(BFloat16, BFloat16, 2, 256, None)
+INSTANCE(BFloat16, BFloat16, 2, 256, GeluErf) INSTANCE(Half, Half, 1, 160, Silu)
+INSTANCE(Float8E4M3, BFloat16, 2, 160, None)
+extern "C" __global__ void fill(WgmmaCall* g, int m, int n, int row_bytes, int rows, int columns, const void* bias,
+                                const void* gate_bias, bool wide, const void* addend, void* c, const float* row_scale,
+                                const float* column_scale, bool scaled_rows, bool scaled_columns, int cluster) {
+  *g = {};
+  g->m = m, g->n = n, g->steps = (row_bytes + 127) / 128, g->cluster = cluster;
+  g->tiles_m = (m + rows * cluster - 1) / (rows * cluster);
+  g->tiles_n = (n + columns - 1) / columns, g->alpha = 0.5f, g->beta = 2, g->bias = bias, g->gate_bias = gate_bias;
+  g->wide_bias = wide, g->addend = addend, g->addend_row = n, g->c = c, g->c_row = n, g->row_scale = row_scale;
+  g->column_scale = column_scale, g->scaled_rows = scaled_rows, g->scaled_columns = scaled_columns;
+}
+extern "C" __device__ const int bytes = sizeof(WgmmaCall);""",
+    ),
     "row_norm": (
         "layer_norm/row_norm.cuh",
         None,
@@ -141,6 +169,116 @@ extern "C" __global__ void fill(RowNorm<BFloat16>* n, NormPair<BFloat16>* p, con
 }
 extern "C" __device__ const int bytes[] = {sizeof(RowNorm<BFloat16>), sizeof(NormPair<BFloat16>)};""",
     ),
+    "warpgroup": (  # no kernel of ours: what warpgroup.cuh has, used as a kernel would
+        "../backend/cuda/warpgroup.cuh",
+        None,
+        r"""
+#include "scaffolding/backend/cuda/warpgroup.cuh"
+using namespace sf;
+using namespace sf::cuda;
+struct Problem {
+  TensorMap a, b;
+  float* c;
+  int m, n, k;
+};
+__device__ void meet_first() {  // what is fenced are the mbarriers
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+__device__ void meet_last() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// c[m, n] = a[m, k] b[n, k]^T in tiles of 64 kGroups x N: the last warpgroup copies into two stages, others multiply.
+// Two blocks of a cluster have tiles one below the other; each brings half of the rows of b, for both.
+template <class T, int N, int kGroups, int kBlocks>
+__global__ void __launch_bounds__(128 * (kGroups + 1)) ring(const __grid_constant__ Problem p) {
+  constexpr int kBytesA = kGroups * 8192, kBytes = kBytesA + N * 128, kRows = 64 * kGroups;
+  extern __shared__ __align__(1024) unsigned char stages[];
+  __shared__ alignas(8) uint64_t barriers[4];
+  const SharedAddress at = shared_address(stages), full = shared_address(barriers), empty = full + 16;
+  const int thread = threadIdx.x, across = (p.n + N - 1) / N, kAll = kRows * kBlocks;
+  const int tiles = (p.m + kAll - 1) / kAll * across, steps = (p.k + 63) / 64, rank = blockIdx.x % kBlocks;
+  if (thread == 0) {
+    for (int i = 0; i < 2; ++i) init_barrier(full + 8 * i, 1), init_barrier(empty + 8 * i, 4 * kGroups * kBlocks);
+    publish_barriers();
+  }
+  if constexpr (kBlocks > 1) meet_first();
+  else __syncthreads();
+  int turn = 0;
+  if (thread >= 128 * kGroups) {
+    keep_registers<24>();
+    if (thread > 128 * kGroups) return;
+    prefetch_map(p.a);
+    for (int tile = blockIdx.x / kBlocks; tile < tiles; tile += gridDim.x / kBlocks) {
+      for (int step = 0; step < steps; ++step, ++turn) {
+        const int i = turn % 2;
+        const SharedAddress to = at + i * kBytes, arrived = full + 8 * i;
+        if constexpr (kBlocks > 1) wait_for_cluster_phase(empty + 8 * i, turn / 2 % 2 ^ 1);
+        else wait_for_phase(empty + 8 * i, turn / 2 % 2 ^ 1);
+        arrive_and_expect(arrived, kBytes);
+        copy_box(to, p.a, tile / across * kAll + rank * kRows, step * 64, arrived);
+        if constexpr (kBlocks > 1)
+          copy_box_to(3, to + kBytesA + rank * N * 64, p.b, tile % across * N + rank * N / 2, step * 64, arrived);
+        else copy_box(to + kBytesA, p.b, tile % across * N, step * 64, arrived);
+      }
+    }
+    if constexpr (kBlocks > 1) meet_last();
+    return;
+  }
+  take_registers<240>();
+  for (int tile = blockIdx.x / kBlocks; tile < tiles; tile += gridDim.x / kBlocks) {
+    float sums[N / 2];
+    for (int step = 0; step < steps; ++step, ++turn) {
+      const int i = turn % 2;
+      wait_for_phase(full + 8 * i, turn / 2 % 2);
+      begin_products();
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        multiply_add_rows<T, N>(sums, rows_along_k(at + i * kBytes + thread / 128 * 8192 + 32 * j),
+                                rows_along_k(at + i * kBytes + kBytesA + 32 * j), step + j);
+      commit_products();
+      wait_for_products<0>(sums);
+      if (thread % 32 == 0) {
+        if constexpr (kBlocks > 1) arrive_at(empty + 8 * i, rank), arrive_at(empty + 8 * i, rank ^ 1);
+        else arrive_at(empty + 8 * i, 0);
+      }
+    }
+    const int row = tile / across * kAll + rank * kRows + thread / 32 * 16 + thread % 32 / 4;
+    const int column = tile % across * N + thread % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < N / 2; i += 2) {
+      const int r = row + 8 * (i / 2 % 2), s = column + i / 4 * 8;
+      if (r < p.m && s < p.n) *reinterpret_cast<float2*>(p.c + r * p.n + s) = make_float2(sums[i], sums[i + 1]);
+    }
+  }
+  if constexpr (kBlocks > 1) meet_last();
+}
+#define INSTANCE(T, N, kGroups, kBlocks) \
+  template __global__ void ring<T, N, kGroups, kBlocks>(const __grid_constant__ Problem);
+INSTANCE(BFloat16, 80, 1, 1) INSTANCE(BFloat16, 128, 2, 1) INSTANCE(Half, 128, 2, 1)
+INSTANCE(BFloat16, 80, 1, 2) INSTANCE(BFloat16, 128, 2, 2)
+// c[64, 8] += -a[64, 128 bytes] b[8, 128 bytes]^T of a warpgroup whose threads put a and b into shared memory.
+#define STORED(name, form) \
+  extern "C" __global__ void name(const uint4* a, const uint4* b, float* c) { \
+    __shared__ alignas(1024) uint4 rows[72 * 8]; \
+    const int t = threadIdx.x; \
+    for (int i = t; i < 72 * 8; i += 128) rows[i ^ (i / 8 % 8)] = i < 512 ? a[i] : b[i - 512]; \
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); \
+    __syncthreads(); \
+    float* out = c + (t / 32 * 16 + t % 32 / 4) * 8 + t % 4 * 2; \
+    float sums[4] = {out[0], out[1], out[64], out[65]}; \
+    const SharedAddress at = shared_address(rows); \
+    begin_products(); \
+    for (int j = 0; j < 4; ++j) \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n8" form ";" \
+                   : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) \
+                   : "l"(rows_along_k(at + 32 * j)), "l"(rows_along_k(at + 8192 + 32 * j)) : "memory"); \
+    commit_products(); \
+    wait_for_products<0>(sums); \
+    out[0] = sums[0], out[1] = sums[1], out[64] = sums[2], out[65] = sums[3]; \
+  }
+STORED(stored_e5m2, "k32.f32.e4m3.e5m2 {%0, %1, %2, %3}, %4, %5, 1, -1, 1")
+STORED(stored_bf16, "k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, -1, 1, 0, 0")""",
+    ),
 }
 
 
@@ -154,4 +292,4 @@ def compile_unit(unit, folder):
     path = pathlib.Path(folder) / f"{unit}.cu"
     path.write_text(text + tail + "\n")
     subprocess.run([nvcc(), *FLAGS, path, "-o", path.with_suffix(".ptx")], check=True)
-    return path.with_suffix(".ptx").read_text()
+    return re.sub(r"//.*\n", "", path.with_suffix(".ptx").read_text())

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 
-STRIDE, LOCAL, HEAP = 1 << 17, 1 << 20, 1 << 21  # a block's shared window; where locals and everything else begin
-FREE, RAW, FLYING, READY = range(4)  # not allocated, never written, a copy under way, written
+STRIDE, LOCAL, HEAP = 1 << 18, 1 << 21, 1 << 22  # a block's shared window; where locals and everything else begin
+FREE, RAW, FLYING, READY, BARRIER = range(5)  # not allocated, never written, a copy under way, written, an mbarrier
 LANES = np.arange(32)
 
 
@@ -15,7 +15,26 @@ class Fault(Exception):
 
 def words_of(text):
     """Operands, split at commas outside of brackets."""
-    return [w.strip() for w in re.findall(r"(?:\([^)]*\)|[^,])+", text)]
+    return [w.strip() for w in re.findall(r"(?:\([^)]*\)|\[[^\]]*\]|[^,])+", text)]
+
+
+def flat(body):
+    """Without scopes: what one declares, registers and labels, gets a name of its own."""
+    count = 0
+
+    def scope(found):
+        nonlocal count
+        text, count = found[1], count + 1
+        names = [n for regs in re.findall(r"\.reg \.\w+\s+([^;]*);", text) for n in regs.replace(" ", "").split(",")]
+        for name in names + re.findall(r";label (\$?\w+);", text):
+            base, many = name.split("<")[0], "<" in name
+            end = r"(?=[<\d])" if many else r"(?!\w)"
+            text = re.sub(r"(?<![\w%$.])" + re.escape(base) + end, f"{base}_{count}_", text)
+        return text
+
+    while "{" in body:
+        body = re.sub(r"\{([^{}]*)\}", scope, body)
+    return body
 
 
 class Program:
@@ -36,7 +55,7 @@ class Program:
         body = re.sub(r"\{([^;{}]*)\}", r"(\1)", body[body.index("{") + 1 : body.rindex("}")])  # vectors, not scopes
         body = re.sub(r"(\$?\w+):(?!:)", r";label \1;", body)
         code, labels, kinds, local = [], {}, {}, 0
-        for text in filter(None, (" ".join(t.split()) for t in re.split("[;{}]", body))):
+        for text in filter(None, (" ".join(t.split()) for t in flat(body).split(";"))):
             if text.startswith("label "):
                 labels[text[6:]] = len(code)
             elif text.startswith(".reg"):

@@ -1,38 +1,18 @@
 """Kernels as nvcc compiles them, run from their PTX on small inputs beside float64 (docs/internals/cuda.md)."""
 
-import concurrent.futures
 import re
 
+import edits
 import kernels
 import numpy as np
 import pytest
+from edits import other, without
+from inputs import filled, random
 from instructions import from_bf16, to_bf16
 from machine import Machine
 from program import Fault
 
 pytestmark = pytest.mark.skipif(not kernels.nvcc(), reason="nvcc is not here: install the CUDA toolkit")
-
-
-@pytest.fixture(scope="module")
-def ptx(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ptx")
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return dict(zip(kernels.UNITS, pool.map(lambda u: kernels.compile_unit(u, folder), kernels.UNITS), strict=True))
-
-
-def random(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype("f4")
-
-
-def f4(x):
-    return np.float32(x).tobytes()
-
-
-def filled(m, sizes, fill, args):
-    """The parameters that kernel `fill` writes."""
-    at = [m.put(np.zeros(size, np.uint8), ready=False) for size in sizes]
-    m.launch(fill, 1, 1, [*at, *args])
-    return [m.data[a : a + size].tobytes() for a, size in zip(at, sizes, strict=True)]
 
 
 def attention(text, dtype="BFloat16", queries=100, keys=150, causal=0, **how):
@@ -243,20 +223,6 @@ def swapped(text):
     return re.sub(r"(mma\.\S+bf16\.f32 \{[^}]*\}, \{)(%r\d+), (%r\d+)", r"\1\3, \2", text)
 
 
-def without(pattern, nth=0):
-    """Without one of the instructions that match, counted among them."""
-
-    def edit(text):
-        at = [m.span() for m in re.finditer(rf"^\s*{pattern}[^;]*;", text, re.M)][nth]
-        return text[: at[0]] + text[at[1] :]
-
-    return edit
-
-
-def other(pattern, to):
-    return lambda text: re.sub(pattern, to, text)
-
-
 # what is broken, how, what says so: a fault, or a result that is wrong by more than the tolerance above
 BROKEN = {
     "fragments of mma": ("attention", attention, swapped, 0.02),
@@ -280,19 +246,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_code_is_found(ptx, name):
-    unit, run, edit, said = BROKEN[name]
-    text = edit(ptx[unit])
-    assert text != ptx[unit]
-    for backwards in (False, True):  # some of it shows in one order of warps only
-        try:
-            error = np.max(run(text, backwards=backwards))
-            found = isinstance(said, float | int) and error > said
-        except Fault as fault:
-            found = isinstance(said, str) and re.search(said, str(fault))
-            print(fault)
-        if found:
-            return
-    pytest.fail("its results are right, or another fault came first")
+    edits.check(ptx, *BROKEN[name])
 
 
 def test_an_unknown_instruction_is_named(ptx):
