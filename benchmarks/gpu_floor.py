@@ -1,7 +1,7 @@
 """How many launches, bytes and operations a pass of a network asks a GPU for, and how long an H200 takes at least.
 
     SF_CUDA_EMULATOR_DRY=1 SF_CUDA_LIBRARY=build/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=build/python \\
-        python benchmarks/gpu_floor.py [--row TEXT] [--operands KERNEL]
+        python benchmarks/gpu_floor.py [--row TEXT] [--operands KERNEL] [--warpgroups]
 
 Nothing is computed where the emulator (tests/cuda_emulator) is dry, so that this needs neither a GPU nor memory. `roof`
 is the sum over calls of the larger of operations / 785 TFLOP/s and bytes / 4.25 TB/s, each operand touched once; a node
@@ -12,6 +12,7 @@ cross-attention) is computed once per prompt and listed apart.
 import argparse
 import ctypes
 import os
+import re
 from collections import Counter
 
 import scaffolding as sf
@@ -145,6 +146,33 @@ def roof(event):
     return max(event.flops / (FLOAT8_FLOPS if event.key == "scaled_product" else FLOPS), event.bytes / BANDWIDTH)
 
 
+# Our own products on warpgroups (ops/matmul/wgmma_product.cu, which chooses its tiles by the same count): cycles of a
+# multiprocessor, of which an H200 has 132, at the clock of FLOPS.
+TILES, PROCESSORS, CLOCK = ((128, 256), (128, 160), (64, 160), (128, 128), (128, 80), (64, 80)), 132, 1.452e9
+
+
+def by_warpgroups(m, n, k):
+    """The least seconds of a product [m, k] [k, n] by counting, its tile and the blocks that share columns of it."""
+
+    def cycles(rows, columns, cluster):
+        step = max(rows * columns / 32, (rows + columns / cluster) * 128 / 48)
+        tiles = -(-m // (rows * cluster)) * -(-n // columns)
+        return -(-tiles // (PROCESSORS // cluster)) * (step * -(-k // 64) + 9 * columns) + 1500
+
+    tile = min(((*t, cluster) for t in TILES for cluster in (1, 2)), key=lambda t: cycles(*t))
+    return cycles(*tile) / CLOCK, tile
+
+
+def products_of(events):
+    """(m, n, k) of the products with weights as linear layers keep them, and how often each is made."""
+    shapes = Counter()
+    for e in events:
+        sizes = re.findall(r"bfloat16 \[1, (\d+), (\d+)\]( channels-last)?", e.input_shapes)
+        if e.key in ("gemm", "linear_add") and len(sizes) > 1 and sizes[1][2]:
+            shapes[int(sizes[0][0]), int(sizes[1][1]), int(sizes[0][1]), e.key] += 1
+    return shapes
+
+
 def is_text_alone(event):
     return event.key == "gemm" and ("[1, 154, " in event.input_shapes or "[1, 77, " in event.input_shapes)
 
@@ -173,6 +201,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--row", default="", help="only rows with this text")
     parser.add_argument("--operands", help="also lists the operands of this kernel's calls")
+    parser.add_argument("--warpgroups", action="store_true", help="also counts linear layers by our own kernels")
     a = parser.parse_args()
     if not cuda.is_available():
         return print(f"nothing counted: {cuda.why_not()}")
@@ -197,6 +226,16 @@ def main():
         )
         print(f"; for a prompt {len(once)} calls, {1e3 * sum(map(roof, once)):.3f} ms" if once else "")
         table(events)
+        if a.warpgroups:
+            print(f"  {'product, in tiles of our own':44}{'calls':>6}{'roof us':>9}{'counted':>9}{'tile, blocks':>15}")
+            all_roof = all_counted = 0
+            for (m, n, k, key), calls in products_of(events).most_common():
+                seconds, tile = by_warpgroups(m, n, k)
+                least = max(2 * m * n * k / FLOPS, 2 * (m * k + k * n + m * n) / BANDWIDTH)
+                all_roof, all_counted = all_roof + calls * least, all_counted + calls * seconds
+                print(f"  {key:12}{f'[{m}, {k}] [{k}, {n}]':32}{calls:6}{1e6 * least:9.1f}{1e6 * seconds:9.1f}"
+                      f"{'{} x {}, {}'.format(*tile):>15}")  # fmt: skip
+            print(f"  all: roof {1e3 * all_roof:.2f} ms, counted {1e3 * all_counted:.2f} ms")
         if a.operands:
             for (provider, shapes), n in Counter(
                 (e.provider, e.input_shapes) for e in events if e.key == a.operands
