@@ -3,8 +3,8 @@
     PYTHONPATH=build/python .venv/bin/python tests/conformance/first_week.py [--torch-python PYTHON]
 
 Evaluates each with `torch` standing for our package and prints, for each area, how many run and agree with
-first_week.json, then those that do not, with why. --torch-python: a Python that has torch, by which first_week.json is
-written anew first.
+first_week.json.xz, then those that do not, with why. --torch-python: a Python that has torch, by which
+first_week.json.xz is written anew first.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import copy
 import importlib
 import io
 import json
+import lzma
 import math
 import os
 import pathlib
@@ -26,7 +27,7 @@ import warnings
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-LINES, RECORDED = HERE / "first_week.txt", HERE / "first_week.json"
+LINES, RECORDED = HERE / "first_week.txt", HERE / "first_week.json.xz"
 VALUES = 6  # as many values of a tensor are recorded, and the sum of all
 
 
@@ -173,16 +174,17 @@ def agree(got, want):
 
 
 def record():
-    """first_week.json, by torch: a description for each expression, in their order."""
+    """first_week.json.xz, by torch: a description for each expression, in their order."""
     with tempfile.TemporaryDirectory() as folder:
         found = [evaluate(e, "torch", folder, random) for e, (_, random) in expressions().items()]
     lines = [json.dumps(description, separators=(",", ":")) for description in found]
-    RECORDED.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    text = "[\n" + ",\n".join(lines) + "\n]\n"
+    RECORDED.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def recorded():
     """{expression: (area, whether it is random, its description by torch)}."""
-    found, told = expressions(), json.loads(RECORDED.read_text())
+    found, told = expressions(), json.loads(lzma.decompress(RECORDED.read_bytes()))
     assert len(found) == len(told), f"{RECORDED.name} is of other expressions: run first_week.py with --torch-python"
     return {e: (*found[e], description) for e, description in zip(found, told)}
 
@@ -211,7 +213,7 @@ def compare():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--torch-python", help="a Python that has torch: write first_week.json anew")
+    parser.add_argument("--torch-python", help="a Python that has torch: write first_week.json.xz anew")
     parser.add_argument("--record", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.record:

@@ -1,4 +1,4 @@
-"""The expressions of first_week.txt do here what first_week.json says that PyTorch does."""
+"""The expressions of first_week.txt do here what first_week.json.xz says that PyTorch does."""
 
 import first_week
 import pytest
