@@ -7,28 +7,22 @@ import pytest
 from program import Fault
 
 
-def without(pattern, nth=0):
-    """Without one of the instructions that match, counted among them."""
-
-    def edit(text):
-        at = [m.span() for m in re.finditer(rf"^\s*{pattern}[^;]*;", text, re.M)][nth]
-        return text[: at[0]] + text[at[1] :]
-
-    return edit
-
-
 def other(pattern, to):
     return lambda text: re.sub(pattern, to, text)
 
 
 def instead(pattern, to, nth=0):
-    """One of the instructions that match is another."""
+    """One of the instructions that match, counted among them, is another."""
 
     def edit(text):
         at = [m.span() for m in re.finditer(rf"^\s*{pattern}[^;]*;", text, re.M)][nth]
         return text[: at[0]] + "\n" + to + text[at[1] :]
 
     return edit
+
+
+def without(pattern, nth=0):
+    return instead(pattern, "", nth)
 
 
 def later(pattern):

@@ -4,7 +4,6 @@ import math
 import re
 
 import edits
-import kernels
 import numpy as np
 import pytest
 from edits import inside, instead, later, other, without
@@ -12,8 +11,6 @@ from inputs import codes, filled, random
 from instructions import float8, from_bf16, to_bf16
 from machine import Machine
 from program import Fault
-
-pytestmark = pytest.mark.skipif(not kernels.nvcc(), reason="nvcc is not here: install the CUDA toolkit")
 
 
 def ring(text, dtype="BFloat16", tile=80, groups=1, m=100, n=150, k=184, swizzle=128, cluster=1, blocks=2, **how):

@@ -3,7 +3,6 @@
 import re
 
 import edits
-import kernels
 import numpy as np
 import pytest
 from edits import other, without
@@ -11,8 +10,6 @@ from inputs import filled, random
 from instructions import from_bf16, to_bf16
 from machine import Machine
 from program import Fault
-
-pytestmark = pytest.mark.skipif(not kernels.nvcc(), reason="nvcc is not here: install the CUDA toolkit")
 
 
 def attention(text, dtype="BFloat16", queries=100, keys=150, causal=0, **how):

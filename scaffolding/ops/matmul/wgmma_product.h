@@ -38,6 +38,10 @@ struct WgmmaProduct {
 // counting, in cycles of a multiprocessor.
 double wgmma_cycles(const WarpgroupTile& tile, const WgmmaProduct& p, int multiprocessors);
 
+// a[1, m, k] b[1, k, n] into c[1, m, n], where they lie as these kernels want them: a and b along k, c along n. What
+// else belongs to the product is for the caller to add, and to ask whether it fits then.
+std::optional<WgmmaProduct> wgmma_product_of(const TensorView& a, const TensorView& b, const TensorView& c);
+
 // A call by cuBLASLt, where that has it too.
 template <class Args> void run_by_cublaslt(const KernelTable<Args>& table, const Args& args) {
   for (int i = 0; i < table.count(DeviceType::CUDA); ++i)
@@ -45,8 +49,17 @@ template <class Args> void run_by_cublaslt(const KernelTable<Args>& table, const
       return reinterpret_cast<typename KernelTable<Args>::Fn>(e.fn)(args);
 }
 
-// Whether these kernels make a product that fits, as warpgroup_products() says. library: makes the same by other means;
-// where it is timed beside it, c is written several times. Never while a graph is captured, nor where c is added to.
-bool wgmma_is_wanted(const WgmmaProduct& p, const char* op, const std::function<void()>& library);
+// Whether these kernels are faster, measured at the first product of a kind. library: makes the same by other means; c
+// is written several times then. False where nothing may be measured: while a graph is captured, where c is added to.
+bool wgmma_is_faster(const WgmmaProduct& p, const char* op, const std::function<void()>& library);
+
+// What a provider answers: whether these kernels make a call, as warpgroup_products() says. product_of: an optional.
+template <class Args, class F, class Library>
+bool wgmma_supports(const Args& args, const F& product_of, const char* op, const Library& library) {
+  const WarpgroupProducts where = warpgroup_products();
+  if (where == WarpgroupProducts::Off) return false;
+  const std::optional<WgmmaProduct> p = product_of(args);
+  return p && (where == WarpgroupProducts::On || wgmma_is_faster(*p, op, library));
+}
 
 }  // namespace sf::cuda

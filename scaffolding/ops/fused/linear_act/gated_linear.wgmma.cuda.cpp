@@ -1,50 +1,42 @@
 // A gated projection by wgmma_product.h: hidden and gate are columns of one tile.
+#include <utility>
+
 #include "scaffolding/backend/cuda/scratch.h"
-#include "scaffolding/backend/precision.h"
 #include "scaffolding/ops/fused/glu/kernel.h"
 #include "scaffolding/ops/fused/linear_act/kernel.h"
+#include "scaffolding/ops/matmul/cublaslt_product.h"
 #include "scaffolding/ops/matmul/wgmma_product.h"
 
 namespace sf::cuda {
 namespace {
 
-std::optional<WgmmaProduct> product_of(const GatedLinear& g) {
-  if (g.h.defined() || !is_reduced(g.a.dtype) || g.a.strides[1] != 1 || g.hidden.strides[1] != 1 ||
-      g.gate.strides[1] != 1 || g.y.strides[1] != 1)
-    return {};
-  WgmmaProduct p;
-  p.operands = p.dtype = g.a.dtype, p.device = g.y.device;
-  p.m = g.y.sizes[0], p.n = g.y.sizes[1], p.k = g.a.sizes[1];
-  p.a = g.a.data, p.a_row = p.m > 1 ? g.a.strides[0] : p.k;
-  p.b = g.hidden.data, p.b_row = p.n > 1 ? g.hidden.strides[0] : p.k;
-  p.gate = g.gate.data, p.gate_row = p.n > 1 ? g.gate.strides[0] : p.k;
-  p.c = g.y.data, p.c_row = p.m > 1 ? g.y.strides[0] : p.n;
-  p.bias = g.bias_hidden, p.gate_bias = g.bias_gate, p.act = g.act;
-  if (p.a_row < p.k || p.b_row < p.k || p.gate_row < p.k || p.c_row < p.n || !p.fits()) return {};
-  return p;
+// A weight [N, K] as the second factor [1, K, N].
+TensorView factor(const TensorView& weight) {
+  TensorView b = batch_of_one(weight);
+  std::swap(b.sizes[1], b.sizes[2]), std::swap(b.strides[1], b.strides[2]);
+  return b;
 }
 
-void run(const GatedLinear& g) { product_of(g)->run("gated_linear"); }
+std::optional<WgmmaProduct> product_of(const GatedLinear& g) {
+  const TensorView a = batch_of_one(g.a), y = batch_of_one(g.y);
+  auto p = wgmma_product_of(a, factor(g.hidden), y);
+  const auto gate = wgmma_product_of(a, factor(g.gate), y);
+  if (g.h.defined() || !p || !gate) return {};
+  p->gate = gate->b, p->gate_row = gate->b_row, p->act = g.act;
+  p->bias = g.bias_hidden, p->gate_bias = g.bias_gate;
+  return p->fits() ? p : std::nullopt;
+}
 
 // Two products and the pass that gates one by the other.
 void composed(const GatedLinear& g) {
   const size_t bytes = size_t(g.y.numel()) * size_of(g.y.dtype);
   const Scratch hidden(g.y.device, bytes), gate(g.y.device, bytes);
   auto product = [&](const TensorView& weight, const TensorView& bias, void* to) {
-    auto matrix = [&](const TensorView& x, int64_t rows, int64_t cols, int64_t row, int64_t col) {
-      TensorView m = x;
-      m.ndim = 3;
-      m.sizes[0] = 1, m.sizes[1] = rows, m.sizes[2] = cols, m.strides[0] = 0, m.strides[1] = row, m.strides[2] = col;
-      return m;
-    };
-    Gemm x{};
-    x.a = matrix(g.a, g.a.sizes[0], g.a.sizes[1], g.a.strides[0], 1);
-    x.b = matrix(weight, g.a.sizes[1], g.y.sizes[1], 1, weight.strides[0]);
-    x.c = matrix(g.y, g.y.sizes[0], g.y.sizes[1], g.y.sizes[1], 1);
-    x.c.data = to, x.bias = bias;
-    gemm.find(g.y.device, x)(x);
     TensorView made = g.y;
     made.data = to, made.strides[0] = g.y.sizes[1];
+    Gemm x{};
+    x.a = batch_of_one(g.a), x.b = factor(weight), x.c = batch_of_one(made), x.bias = bias;
+    gemm.find(g.y.device, x)(x);
     return made;
   };
   GluForward f{};
@@ -57,10 +49,9 @@ void composed(const GatedLinear& g) {
   glu_forward.find(g.y.device, f)(f);
 }
 
+void run(const GatedLinear& g) { product_of(g)->run("gated_linear"); }
 bool supports(const GatedLinear& g) {
-  if (warpgroup_products() == WarpgroupProducts::Off) return false;
-  const auto p = product_of(g);
-  return p && wgmma_is_wanted(*p, "gated_linear", [&] { composed(g); });
+  return wgmma_supports(g, product_of, "gated_linear", [&] { composed(g); });
 }
 
 SF_KERNEL(gated_linear, DeviceType::CUDA, "wgmma", 20, run, supports)
