@@ -15,12 +15,12 @@
 
 namespace {
 
-// What the 128 bytes of a map are here.
+// What the 128 bytes of a map are here. A dimension's size is 1 where a map has fewer.
 struct Matrix {
   uint64_t magic;
   const unsigned char* data;
-  int64_t rows, cols, stride;
-  int box_rows, bytes;  // bytes: of an element
+  int64_t sizes[4], strides[4];  // from the dense one on, strides in bytes
+  int box_rows, bytes;           // bytes: of an element
 };
 constexpr uint64_t kMagic = 0x5f5a3a10c0de7ab5;
 static_assert(sizeof(Matrix) <= sizeof(sf::cuda::TensorMap));
@@ -28,20 +28,39 @@ static_assert(sizeof(Matrix) <= sizeof(sf::cuda::TensorMap));
 }  // namespace
 
 namespace sf::cuda {
+namespace {
 
 // Refuses what cuTensorMapEncodeTiled refuses.
-TensorMap tensor_map(const char* op, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride,
-                     int box_rows) {
-  const int64_t bytes = int64_t(size_of(dtype));
-  const bool possible = bytes <= 2 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * bytes % 16 == 0 &&
-                        rows > 0 && cols > 0 && rows < (int64_t(1) << 32) && cols < (int64_t(1) << 32) &&
-                        stride * bytes < (int64_t(1) << 40) && box_rows > 0 && box_rows <= 256;
-  if (!possible)
-    fail<RuntimeError>(op, ": cuTensorMapEncodeTiled refuses [", rows, ", ", cols, "] with rows ", stride, " apart");
-  const Matrix m{kMagic, static_cast<const unsigned char*>(data), rows, cols, stride, box_rows, int(bytes)};
+TensorMap encoded(const char* op, Matrix m) {
+  bool possible = m.bytes <= 2 && reinterpret_cast<uintptr_t>(m.data) % 16 == 0 && m.box_rows > 0 && m.box_rows <= 256;
+  for (int i = 0; i < 4; ++i) possible = possible && m.sizes[i] > 0 && m.sizes[i] < (int64_t(1) << 32);
+  for (int i = 1; i < 4; ++i)
+    possible = possible && m.strides[i] > 0 && m.strides[i] % 16 == 0 && m.strides[i] < (int64_t(1) << 40);
+  if (!possible) fail<RuntimeError>(op, ": cuTensorMapEncodeTiled refuses rows of ", m.sizes[0], " elements");
+  m.magic = kMagic;
   TensorMap map{};
   std::memcpy(map.opaque, &m, sizeof m);
   return map;
+}
+
+}  // namespace
+
+TensorMap tensor_map(const char* op, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride,
+                     int box_rows) {
+  const int64_t bytes = int64_t(size_of(dtype));
+  return encoded(op, {0,
+                      static_cast<const unsigned char*>(data),
+                      {cols, rows, 1, 1},
+                      {bytes, stride * bytes, 16, 16},
+                      box_rows,
+                      int(bytes)});
+}
+
+TensorMap heads_map(const char* op, const TensorView& x, int box_rows) {
+  Matrix m{0, x.as<const unsigned char>(), {}, {2}, box_rows, int(size_of(x.dtype))};
+  for (int i = 0; i < 4; ++i) m.sizes[i] = x.sizes[3 - i];
+  for (int i = 1; i < 4; ++i) m.strides[i] = x.sizes[3 - i] > 1 ? 2 * x.strides[3 - i] : 2 * x.sizes[3];
+  return encoded(op, m);
 }
 
 }  // namespace sf::cuda
@@ -52,7 +71,7 @@ namespace {
 struct Box {
   Matrix from;
   unsigned char* to;
-  int row, column;
+  int place[4];
 };
 struct Barrier {
   unsigned arrivals = 0, pending = 0, phase = 0;
@@ -66,6 +85,8 @@ struct Product {
   int columns, group;
   uint64_t a, b;
   bool add;
+  const uint32_t* kept = nullptr;  // a, in registers: where, and what was there
+  uint32_t was[4] = {};
 };
 struct Thread {
   bool begun = false;  // begin_products since the sums were last looked at
@@ -97,19 +118,25 @@ void deliver(Barrier& b) {
   boxes.swap(b.boxes);
   for (const Box& box : boxes) {
     const Matrix& m = box.from;
-    for (int r = 0; r < m.box_rows; ++r)
+    for (int r = 0; r < m.box_rows; ++r) {
+      const int64_t place[4] = {0, box.place[1] + r, box.place[2], box.place[3]};
+      const unsigned char* row = m.data;
+      bool exists = true;
+      for (int i = 1; i < 4; ++i) {
+        row += place[i] * m.strides[i];
+        exists = exists && place[i] >= 0 && place[i] < m.sizes[i];
+      }
       for (int chunk = 0; chunk < 8; ++chunk) {  // 16 bytes
         unsigned char sixteen[16] = {};
-        const int64_t row = int64_t(box.row) + r, first = int64_t(box.column) * m.bytes + 16 * chunk;
-        if (row >= 0 && row < m.rows)
-          for (int i = 0; i < 16; ++i)
-            if (first + i >= 0 && first + i < m.cols * m.bytes) {
-              const unsigned char* from = m.data + row * m.stride * m.bytes + first + i;
-              races::touch(from, 1, false);
-              sixteen[i] = *from;
-            }
+        const int64_t first = int64_t(box.place[0]) * m.bytes + 16 * chunk;
+        for (int i = 0; exists && i < 16; ++i)
+          if (first + i >= 0 && first + i < m.sizes[0] * m.bytes) {
+            races::touch(row + first + i, 1, false);
+            sixteen[i] = row[first + i];
+          }
         std::memcpy(box.to + 128 * r + 16 * (chunk ^ (r % 8)), sixteen, 16);
       }
+    }
     b.bytes -= int64_t(m.box_rows) * 128;
     // another block's copies may be there before this one has said what it expects
     if (b.bytes < 0 && b.pending == 0) stop("a barrier gets more bytes than its phase expects");
@@ -117,36 +144,56 @@ void deliver(Barrier& b) {
   }
 }
 
+const unsigned char* swizzled(uint32_t at, size_t bytes) {
+  at ^= (at >> 7 & 7) << 4;
+  if (at + bytes > dynamic_shared_bytes()) stop("a product of warpgroups reads outside of shared memory");
+  return dynamic_shared() + at;
+}
+float number(const unsigned char* at, sf::DType type) {
+  uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  return type == sf::kFloat16 ? sf::to_float(sf::Half{bits}) : sf::to_float(sf::BFloat16{bits});
+}
+uint32_t start_of(uint64_t matrix) { return uint32_t(matrix & 0x3fff) << 4; }
+
 // 32 bytes along k of a row of a matrix, as the tensor cores find them; how many numbers they are.
 int read_row(uint64_t matrix, int row, sf::DType type, float (&x)[32]) {
-  const uint32_t start = uint32_t(matrix & 0x3fff) << 4, stride = uint32_t(matrix >> 32 & 0x3fff) << 4;
-  unsigned char bytes[32];
-  for (int half = 0; half < 2; ++half) {
-    uint32_t at = start + uint32_t(row) / 8 * stride + uint32_t(row) % 8 * 128 + 16 * uint32_t(half);
-    at ^= (at >> 7 & 7) << 4;
-    if (at + size_t(16) > dynamic_shared_bytes()) stop("a product of warpgroups reads outside of shared memory");
-    std::memcpy(bytes + 16 * half, dynamic_shared() + at, 16);
+  const uint32_t at = start_of(matrix) + uint32_t(row) / 8 * 1024 + uint32_t(row) % 8 * 128;
+  const bool wide = type != sf::kFloat8E4M3;
+  for (uint32_t half = 0; half < 2; ++half) {
+    const unsigned char* bytes = swizzled(at + 16 * half, 16);
+    for (int i = 0; i < (wide ? 8 : 16); ++i)
+      x[(wide ? 8 : 16) * int(half) + i] = wide ? number(bytes + 2 * i, type) : sf::to_float(sf::Float8E4M3{bytes[i]});
   }
-  if (type == sf::kFloat8E4M3) {
-    for (int i = 0; i < 32; ++i) x[i] = sf::to_float(sf::Float8E4M3{bytes[i]});
-    return 32;
-  }
-  for (int i = 0; i < 16; ++i) {
-    uint16_t bits;
-    std::memcpy(&bits, bytes + 2 * i, 2);
-    x[i] = type == sf::kFloat16 ? sf::to_float(sf::Half{bits}) : sf::to_float(sf::BFloat16{bits});
-  }
-  return 16;
+  return wide ? 16 : 32;
+}
+// 16 numbers along k of a column of a matrix whose rows lie along n, 64 columns to a box.
+void read_column(uint64_t matrix, int column, sf::DType type, float (&x)[32]) {
+  const uint32_t box = uint32_t(matrix >> 16 & 0x3fff) << 4, c = uint32_t(column);
+  for (uint32_t k = 0; k < 16; ++k)
+    x[k] = number(swizzled(start_of(matrix) + c / 64 * box + k * 128 + c % 64 * 2, 2), type);
 }
 
 void compute(const Product& p, std::vector<float>& sums) {
   const int warp = int(threadIdx.x) / 32 % 4, g = int(lane()) / 4, t = int(lane()) % 4;
   float rows[2][32], column[32];
-  int depth = 0;
-  for (int i = 0; i < 2; ++i) depth = read_row(p.a, 16 * warp + g + 8 * i, p.type, rows[i]);
+  int depth = 16;
+  if (p.kept) {
+    if (std::memcmp(p.kept, p.was, sizeof p.was) != 0) stop("registers changed under a product that reads them");
+    const Given* lanes = gather({{p.was[0] | uint64_t(p.was[1]) << 32, p.was[2] | uint64_t(p.was[3]) << 32}});
+    for (int i = 0; i < 2; ++i)
+      for (int k = 0; k < 16; ++k) {
+        const uint32_t two = uint32_t(lanes[4 * g + k % 8 / 2].words[k / 8] >> (32 * i));
+        const uint16_t bits = uint16_t(two >> (16 * (k % 2)));
+        rows[i][k] = number(reinterpret_cast<const unsigned char*>(&bits), p.type);
+      }
+  } else {
+    for (int i = 0; i < 2; ++i) depth = read_row(p.a, 16 * warp + g + 8 * i, p.type, rows[i]);
+  }
   for (int j = 0; j < p.columns / 8; ++j)
     for (int i = 0; i < 2; ++i) {
-      read_row(p.b, 8 * j + 2 * t + i, p.type, column);
+      if (p.kept) read_column(p.b, 8 * j + 2 * t + i, p.type, column);
+      else read_row(p.b, 8 * j + 2 * t + i, p.type, column);
       for (int half = 0; half < 2; ++half) {
         float sum = 0;
         for (int k = 0; k < depth; ++k) sum += rows[half][k] * column[k];
@@ -159,6 +206,20 @@ void compute(const Product& p, std::vector<float>& sums) {
 void check_matrix(uint64_t matrix) {
   if (matrix >> 62 != 1 || (matrix >> 49 & 7) != 0 || (matrix >> 32 & 0x3fff) != 1024 >> 4)
     stop("a matrix of a product that has not rows of 128 swizzled bytes, 8 every 1024");
+}
+
+void add_product(const Product& p) {
+  Thread& t = me();
+  if (blockDim.x % 128 != 0) stop("a product of a warpgroup in a block that has no whole ones");
+  const Given mine{{p.kept ? 0 : p.a, p.b, uint64_t(p.add), uint64_t(p.columns)}};
+  const Given* lanes = gather(mine);
+  for (int l = 0; l < 32; ++l)
+    if (std::memcmp(&lanes[l], &mine, sizeof mine) != 0) stop("threads of a warpgroup multiply different matrices");
+  if (!t.begun) stop("a product of a warpgroup without begin_products");
+  const size_t n = size_t(p.columns) / 2;
+  if (t.sums.find(p.sums) == t.sums.end()) t.sums[p.sums].assign(p.sums, p.sums + n);
+  std::fill_n(p.sums, n, NAN);
+  t.products.push_back(p);
 }
 
 }  // namespace
@@ -203,7 +264,7 @@ void wait_for_phase(uint32_t at, unsigned parity) {
   });
 }
 
-void copy_box(unsigned blocks, uint32_t to, const void* map, int row, int column, uint32_t barrier) {
+void copy_box(unsigned blocks, uint32_t to, const void* map, const int (&place)[4], uint32_t barrier) {
   races::Outside not_a_kernels;
   Matrix m;
   std::memcpy(&m, map, sizeof m);
@@ -216,25 +277,22 @@ void copy_box(unsigned blocks, uint32_t to, const void* map, int row, int column
     if (!b.published) stop("the copy engine is given a barrier that was not published");
     auto* at = static_cast<unsigned char*>(const_cast<void*>(in_cluster(dynamic_shared() + to, rank)));
     std::memset(at, 0xff, size_t(m.box_rows) * 128);  // it may begin at once
-    b.boxes.push_back({m, at, row, column});
+    b.boxes.push_back({m, at, {place[0], place[1], place[2], place[3]}});
   }
 }
 
 void begin_products() { me().begun = true; }
 void multiply(sf::DType type, float* sums, int columns, uint64_t a, uint64_t b, bool add) {
   races::Outside not_a_kernels;
-  Thread& t = me();
-  if (blockDim.x % 128 != 0) stop("a product of a warpgroup in a block that has no whole ones");
-  const Given* lanes = gather({{a, b, uint64_t(add), uint64_t(columns)}});
-  for (int l = 0; l < 32; ++l)
-    if (lanes[l].words[0] != a || lanes[l].words[1] != b || lanes[l].words[2] != uint64_t(add))
-      stop("threads of a warpgroup multiply different matrices");
-  if (!t.begun) stop("a product of a warpgroup without begin_products");
   check_matrix(a), check_matrix(b);
-  const size_t n = size_t(columns) / 2;
-  if (t.sums.find(sums) == t.sums.end()) t.sums[sums].assign(sums, sums + n);
-  std::fill_n(sums, n, NAN);
-  t.products.push_back({type, sums, columns, t.groups, a, b, add});
+  add_product({type, sums, columns, me().groups, a, b, add});
+}
+void multiply_kept(sf::DType type, float* sums, int columns, const uint32_t* a, uint64_t b) {
+  races::Outside not_a_kernels;
+  check_matrix(b);
+  Product p{type, sums, columns, me().groups, 0, b, true, a};
+  std::copy_n(a, 4, p.was);
+  add_product(p);
 }
 void commit_products() { ++me().groups; }
 void wait_for_products(int left) {

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "scaffolding/core/dtype.h"
+#include "scaffolding/core/tensor_view.h"
 
 namespace sf::cuda {
 
@@ -18,5 +18,8 @@ inline constexpr int kBoxRowBytes = 128;  // in which 16-byte pieces are swizzle
 // RuntimeError where the driver is too old (CUDA 12.0) or refuses it.
 TensorMap tensor_map(const char* op, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride,
                      int box_rows);
+// x[batch, heads, rows, width] of 16 bits, dense along `width`, in boxes of box_rows rows of one head. Where x has one
+// of something its stride is free; other strides are multiples of 8 elements, above zero. Elements outside are zeros.
+TensorMap heads_map(const char* op, const TensorView& x, int box_rows);
 
 }  // namespace sf::cuda

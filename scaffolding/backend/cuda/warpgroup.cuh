@@ -84,6 +84,15 @@ __device__ inline void copy_box_to(unsigned blocks, SharedAddress to, const Tens
       "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(static_cast<unsigned short>(blocks))
       : "memory");
 }
+// The same from a map of heads (heads_map): of one head, from `row` and `column` on.
+__device__ inline void copy_box_of_head(SharedAddress to, const TensorMap& map, int batch, int head, int row,
+                                        int column, SharedAddress barrier) {
+  SF_HOPPER_ASM(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+      "[%6];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(barrier)
+      : "memory");
+}
 __device__ inline void prefetch_map(const TensorMap& map) {
   SF_HOPPER_ASM("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -92,6 +101,12 @@ __device__ inline void prefetch_map(const TensorMap& map) {
 // of a row swizzled. `at` is the place of row 0 (1024-byte aligned) plus 32 for each 32 bytes of k.
 __device__ inline uint64_t rows_along_k(SharedAddress at) {
   return uint64_t((at & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+}
+
+// The same for a matrix whose rows lie along n, 16 of them (k) for a product: `at` is the place of the first one, of a
+// box of 64 columns; the next 64 columns are `box_bytes` further on.
+__device__ inline uint64_t rows_along_n(SharedAddress at, int box_bytes) {
+  return uint64_t((at & 0x3ffff) >> 4) | uint64_t(box_bytes >> 4) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
 
 // Of the warpgroup: before the first product, and before one whose sums other instructions have touched.
@@ -106,21 +121,38 @@ template <int left, int n> __device__ inline void wait_for_products(float (&sums
   for (int i = 0; i < n; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
+// The same for registers that products read.
+template <int n> __device__ inline void release_registers(uint32_t (&a)[n][4]) {
+#pragma unroll
+  for (int i = 0; i < 4 * n; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
+}
+
 // Of the warpgroup: c[64, N] = a[64, K] b[K, N] (+ c where `add`) of 32 bytes along k, 16 of BFloat16 or Half or 32 of
 // Float8E4M3, read through rows_along_k: a's rows, and b's columns. Sums of float8 keep 13 bits of mantissa. Warp w of
 // the warpgroup has rows 16 w..: lane l, in group g = l / 4 at place t = l % 4, has in c[4 j ..] the elements
 // (g, 8 j + 2 t), (g, 8 j + 2 t + 1), (g + 8, 8 j + 2 t), (g + 8, 8 j + 2 t + 1).
 template <class T, int N> __device__ void multiply_add_rows(float (&c)[N / 2], uint64_t a, uint64_t b, bool add);
 
+// Of the warpgroup: c[64, N] += a[64, 16] b[16, N]. a is in registers, each two neighbours along k, as the sums of 16
+// columns lie: (g, 2 t), (g + 8, 2 t), (g, 2 t + 8), (g + 8, 2 t + 8); they belong to the product until it is waited
+// for (release_registers). b is read through rows_along_n.
+template <class T, int N> __device__ void multiply_add_kept(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b);
+
 #define SF_8(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), SF_4(c, i + 4)
 #define SF_4(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define SF_40(c, i) SF_8(c, i), SF_8(c, i + 8), SF_8(c, i + 16), SF_8(c, i + 24), SF_8(c, i + 32)
+#define SF_24(c) SF_8(c, 0), SF_8(c, 8), SF_8(c, 16)
+#define SF_32(c) SF_24(c), SF_8(c, 24)
+#define SF_48(c) SF_40(c, 0), SF_8(c, 40)
 #define SF_64(c) SF_40(c, 0), SF_8(c, 40), SF_8(c, 48), SF_8(c, 56)
 #define SF_80(c) SF_40(c, 0), SF_40(c, 40)
 #define SF_128(c) SF_80(c), SF_40(c, 80), SF_8(c, 120)
 // the same as places in the text of the instruction
 #define SF_TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9"
 #define SF_TEXT_40 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, " SF_TEN(1) ", " SF_TEN(2) ", " SF_TEN(3)
+#define SF_TEXT_24 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, " SF_TEN(1) ", %20, %21, %22, %23"
+#define SF_TEXT_32 SF_TEXT_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define SF_TEXT_48 SF_TEXT_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define SF_TEXT_64 SF_TEXT_40 ", " SF_TEN(4) ", " SF_TEN(5) ", %60, %61, %62, %63"
 #define SF_TEXT_80 SF_TEXT_40 ", " SF_TEN(4) ", " SF_TEN(5) ", " SF_TEN(6) ", " SF_TEN(7)
 #define SF_TEXT_128 \
@@ -141,17 +173,46 @@ template <class T, int N> __device__ void multiply_add_rows(float (&c)[N / 2], u
 SF_ROWS_OF(BFloat16, "k16.f32.bf16.bf16", ", 0, 0")
 SF_ROWS_OF(Half, "k16.f32.f16.f16", ", 0, 0")
 SF_ROWS_OF(Float8E4M3, "k32.f32.e4m3.e4m3", "")
+#define SF_NARROW_ROWS_OF(T, form)                                          \
+  SF_ROWS(T, form, ", 0, 0", 64, SF_TEXT_32, SF_32(c), "%32", "%33", "%34") \
+  SF_ROWS(T, form, ", 0, 0", 96, SF_TEXT_48, SF_48(c), "%48", "%49", "%50")
+SF_NARROW_ROWS_OF(BFloat16, "k16.f32.bf16.bf16")
+SF_NARROW_ROWS_OF(Half, "k16.f32.f16.f16")
+#define SF_KEPT(T, form, N, text, sums, a, b)                                                                       \
+  template <> __device__ inline void multiply_add_kept<T, N>(float(&c)[N / 2], const uint32_t(&x)[4], uint64_t y) { \
+    SF_HOPPER_ASM("wgmma.mma_async.sync.aligned.m64n" #N form " {" text "}, {" a "}, " b ", 1, 1, 1, 1;"            \
+                  : sums                                                                                            \
+                  : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y));                                            \
+  }
+#define SF_KEPT_OF(T, form)                                                  \
+  SF_KEPT(T, form, 48, SF_TEXT_24, SF_24(c), "%24, %25, %26, %27", "%28")    \
+  SF_KEPT(T, form, 64, SF_TEXT_32, SF_32(c), "%32, %33, %34, %35", "%36")    \
+  SF_KEPT(T, form, 80, SF_TEXT_40, SF_40(c, 0), "%40, %41, %42, %43", "%44") \
+  SF_KEPT(T, form, 128, SF_TEXT_64, SF_64(c), "%64, %65, %66, %67", "%68")   \
+  SF_KEPT(T, form, 160, SF_TEXT_80, SF_80(c), "%80, %81, %82, %83", "%84")   \
+  SF_KEPT(T, form, 256, SF_TEXT_128, SF_128(c), "%128, %129, %130, %131", "%132")
+SF_KEPT_OF(BFloat16, "k16.f32.bf16.bf16")
+SF_KEPT_OF(Half, "k16.f32.f16.f16")
+#undef SF_KEPT_OF
+#undef SF_KEPT
+#undef SF_NARROW_ROWS_OF
 #undef SF_ROWS_OF
 #undef SF_ROWS
 #undef SF_TEXT_128
 #undef SF_TEXT_80
 #undef SF_TEXT_64
+#undef SF_TEXT_48
 #undef SF_TEXT_40
+#undef SF_TEXT_32
+#undef SF_TEXT_24
 #undef SF_TEN
 #undef SF_128
 #undef SF_80
 #undef SF_64
+#undef SF_48
 #undef SF_40
+#undef SF_32
+#undef SF_24
 #undef SF_4
 #undef SF_8
 

@@ -16,8 +16,6 @@
 namespace sf::cuda {
 namespace {
 
-constexpr float kLn2 = 0.6931471805599453f;
-
 template <class T> struct Forward {
   AttentionShape shape;
   Heads<const T> q, k, v;
@@ -114,26 +112,7 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) atte
       });
     }
     float shrink[M][2];
-    bool shrinks = false;
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float highest = -INFINITY;
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n) highest = fmaxf(highest, fmaxf(p[m][n][2 * r], p[m][n][2 * r + 1]));
-        highest = fmaxf(top[m][r], quad_all(highest, [](float x, float y) { return fmaxf(x, y); }) * unit);
-        // Nothing seen so far: any finite shift gives weights of 0.
-        float shift = highest == -INFINITY ? 0.0f : highest, factor = exp2_fast(top[m][r] - shift), sum = 0;
-        top[m][r] = highest;
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-          for (int e = 2 * r; e < 2 * r + 2; ++e) sum += p[m][n][e] = exp2_fast(p[m][n][e] * unit - shift);
-        total[m][r] = total[m][r] * factor + sum;
-        shrink[m][r] = factor;
-        shrinks = shrinks || factor != 1;
-      }
+    const bool shrinks = weights_mma(p, top, total, shrink, unit);
     if (__any_sync(~0u, shrinks)) {  // seldom after the first tiles
 #pragma unroll
       for (int m = 0; m < M; ++m)

@@ -16,7 +16,7 @@
 namespace sf::cuda {
 
 inline constexpr int kMmaThreads = 128;
-inline constexpr float kLog2E = 1.4426950408889634f;
+inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 inline int device_attribute(cudaDeviceAttr which, Device device) {
   int value = 0;
@@ -224,29 +224,77 @@ template <class F> __device__ inline float quad_all(float x, const F& combine) {
   return combine(x, __shfl_xor_sync(~0u, x, 2));
 }
 
+struct QueryAndKey {
+  int i, j;
+};
 // Products become scores in units of log 2, -inf where a query may not see a key. place(m, n, e)
 // says which query and key p[m][n][e] is of.
 template <int M, int N, class Place>
-__device__ inline void masked_scores(float (&p)[M][N][4], const AttentionShape& s, int b, int h, const Place& place) {
+__device__ inline void hidden_scores(float (&p)[M][N][4], const AttentionShape& s, const Place& place) {
   const float scale = s.scale * kLog2E;
-  auto each = [&](const auto& score) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const auto [i, j] = place(m, n, e);
+        p[m][n][e] = j >= s.Lk || (s.causal && j > i) ? -INFINITY : p[m][n][e] * scale;
+      }
+}
+// The same with the mask of head h of batch b, whose dtype is told apart once.
+template <int M, int N, class Place>
+__device__ inline void scores_with_mask(float (&p)[M][N][4], const AttentionShape& s, int b, int h,
+                                        const Place& place) {
+  s.mask.typed([&](const auto* mask) {
+    mask += b * s.mask.strides[0] + h * s.mask.strides[1];
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          auto [i, j] = place(m, n, e);
-          p[m][n][e] = score(i, j, p[m][n][e]);
+          const auto [i, j] = place(m, n, e);
+          const bool hidden = i >= s.Lq || j >= s.Lk || (s.causal && j > i);
+          const float x = hidden ? 0 : AttentionMask::added(mask[i * s.mask.strides[2] + j * s.mask.strides[3]]);
+          p[m][n][e] = hidden ? -INFINITY : (p[m][n][e] * s.scale + x) * kLog2E;
         }
-  };
-  if (s.mask.data) each([&](int i, int j, float product) { return s.score(b, h, i, j, product) * kLog2E; });
-  else
-    each([&](int i, int j, float product) { return j >= s.Lk || (s.causal && j > i) ? -INFINITY : product * scale; });
+  });
 }
-struct QueryAndKey {
-  int i, j;
-};
+template <int M, int N, class Place>
+__device__ inline void masked_scores(float (&p)[M][N][4], const AttentionShape& s, int b, int h, const Place& place) {
+  if (s.mask.data) scores_with_mask(p, s, b, h, place);
+  else hidden_scores(p, s, place);
+}
+
+// Scores, times `unit` in units of log 2, become weights relative to the highest score so far, which `top` keeps for a
+// thread's rows (two of each m); `total` sums the weights of this thread. What was summed before is to be multiplied by
+// `shrink`; true if some of it is not 1.
+template <int M, int N>
+__device__ inline bool weights_mma(float (&p)[M][N][4], float (&top)[M][2], float (&total)[M][2], float (&shrink)[M][2],
+                                   float unit) {
+  bool shrinks = false;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float highest = -INFINITY;
+#pragma unroll
+      for (int n = 0; n < N; ++n) highest = fmaxf(highest, fmaxf(p[m][n][2 * r], p[m][n][2 * r + 1]));
+      highest = fmaxf(top[m][r], quad_all(highest, [](float x, float y) { return fmaxf(x, y); }) * unit);
+      // Nothing seen so far: any finite shift gives weights of 0.
+      float shift = highest == -INFINITY ? 0.0f : highest, factor = exp2_fast(top[m][r] - shift), sum = 0;
+      top[m][r] = highest;
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 2 * r; e < 2 * r + 2; ++e) sum += p[m][n][e] = exp2_fast(p[m][n][e] * unit - shift);
+      total[m][r] = total[m][r] * factor + sum;
+      shrink[m][r] = factor;
+      shrinks = shrinks || factor != 1;
+    }
+  return shrinks;
+}
 
 // f(T, D) for the least D that holds queries and values; few of them, because each is a kernel of its own.
 template <class F> void choose_width(const TensorView& q, const TensorView& v, const F& f) {

@@ -43,13 +43,19 @@ struct AttentionMask {
     data = m.data, dtype = m.dtype;
     for (int d = 4 - m.ndim; d < 4; ++d) strides[d] = m.sizes[d - 4 + m.ndim] == 1 ? 0 : m.strides[d - 4 + m.ndim];
   }
-  __device__ float value(int64_t at) const {
+  // f(pointer to elements of the mask's dtype)
+  template <class F> __device__ auto typed(const F& f) const {
     switch (dtype) {
-      case kBool: return static_cast<const bool*>(data)[at] ? 0.0f : -INFINITY;
-      case kBFloat16: return widen(static_cast<const BFloat16*>(data)[at]);
-      case kFloat16: return widen(static_cast<const Half*>(data)[at]);
-      default: return static_cast<const float*>(data)[at];
+      case kBool: return f(static_cast<const bool*>(data));
+      case kBFloat16: return f(static_cast<const BFloat16*>(data));
+      case kFloat16: return f(static_cast<const Half*>(data));
+      default: return f(static_cast<const float*>(data));
     }
+  }
+  __device__ static float added(bool attends) { return attends ? 0.0f : -INFINITY; }
+  template <class M> __device__ static float added(M x) { return widen(x); }
+  __device__ float value(int64_t at) const {
+    return typed([&](const auto* mask) { return added(mask[at]); });
   }
 };
 

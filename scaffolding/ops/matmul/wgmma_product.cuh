@@ -8,6 +8,7 @@
 
 #include "scaffolding/backend/cuda/vec.cuh"
 #include "scaffolding/backend/cuda/warpgroup.cuh"
+#include "scaffolding/backend/cuda/warpgroup_rows.cuh"
 #include "scaffolding/ops/fused/glu/gate.cuh"
 #include "scaffolding/ops/matmul/kernel.h"
 
@@ -104,8 +105,7 @@ template <class T, Activation act, bool scaled, int n>
 __device__ void finish(const WgmmaCall& g, float (&sums)[n], int first_row, int first_column) {
   constexpr bool kGated = act != Activation::None;
   constexpr int kGates = kGated ? n / 2 : 0, kCount = (kGated ? n / 2 : n) / 4;
-  static_assert(kCount % 2 == 0, "sixteen columns are written at a time");
-  const int lane = int(threadIdx.x) % 32, t = lane % 4, odd = t % 2;
+  const int lane = int(threadIdx.x) % 32, t = lane % 4;
   const int column = first_column + 2 * t, left = g.n - column;
   const int row = first_row + int(threadIdx.x) / 32 % 4 * 16 + lane / 4;
   if constexpr (scaled) scale<kCount>(g, sums, row, column, left);
@@ -128,18 +128,8 @@ __device__ void finish(const WgmmaCall& g, float (&sums)[n], int first_row, int 
         for (int i = 0; i < 2; ++i) sums[4 * j + 2 * half + i] += g.beta * widen(two.v[i]);
       }
     }
-    // Neighbouring lanes exchange halves, so that four lanes write 32 bytes in a row: of 16 columns the lanes of even
-    // place write the left eight, those of odd place the right ones.
-    const int to = first_column + 8 * odd + 2 * (t & 2);
-    T* c = static_cast<T*>(g.c) + (row + 8 * half) * g.c_row + to;
-#pragma unroll
-    for (int j = 0; j < kCount; j += 2) {
-      const float* x = sums + 4 * j + 2 * half;
-      const uint32_t left_two = pack<T>(x[0], x[1]), right_two = pack<T>(x[4], x[5]),
-                     other = __shfl_xor_sync(~0u, odd ? left_two : right_two, 1);
-      const Vec<uint32_t, 2> four{odd ? other : left_two, odd ? right_two : other};
-      if (exists && to + 8 * j < g.n) *reinterpret_cast<Vec<uint32_t, 2>*>(c + 8 * j) = four;
-    }
+    T* row_of_c = static_cast<T*>(g.c) + (row + 8 * half) * g.c_row;
+    write_columns<T, kCount>(sums, half, row_of_c, exists, first_column, g.n);
   }
 }
 

@@ -49,8 +49,8 @@ template <class Args> void run_by_cublaslt(const KernelTable<Args>& table, const
       return reinterpret_cast<typename KernelTable<Args>::Fn>(e.fn)(args);
 }
 
-// Whether these kernels are faster, measured at the first product of a kind. library: makes the same by other means; c
-// is written several times then. False where nothing may be measured: while a graph is captured, where c is added to.
+// Whether these kernels are faster (backend/cuda/timed_choice.h). library: makes the same by other means; c is written
+// several times then. False where c is added to.
 bool wgmma_is_faster(const WgmmaProduct& p, const char* op, const std::function<void()>& library);
 
 // What a provider answers: whether these kernels make a call, as warpgroup_products() says. product_of: an optional.

@@ -20,10 +20,13 @@ void publish_barriers();
 void arrive(uint32_t at, unsigned rank, unsigned bytes);
 void wait_for_phase(uint32_t at, unsigned parity);
 // blocks: a bit for each rank in the cluster
-void copy_box(unsigned blocks, uint32_t to, const void* map, int row, int column, uint32_t barrier);
+// place: of the box, in elements, from the dense dimension of the map on
+void copy_box(unsigned blocks, uint32_t to, const void* map, const int (&place)[4], uint32_t barrier);
 void begin_products();
 // type: of the operands. columns: how many the product has; sums: columns / 2 of this thread.
 void multiply(sf::DType type, float* sums, int columns, uint64_t a, uint64_t b, bool add);
+// a[4]: of this thread, in its registers until the product is waited for; b: read through rows_along_n
+void multiply_kept(sf::DType type, float* sums, int columns, const uint32_t* a, uint64_t b);
 void commit_products();
 void wait_for_products(int left);
 void check_registers(int n);
