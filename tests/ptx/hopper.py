@@ -27,10 +27,11 @@ STATES = {
 }
 
 
-def encoded_map(maps, at, item, rows, cols, stride, box_rows, box_cols, swizzle):
-    """cuTensorMapEncodeTiled of a matrix, with its rules."""
+def encoded_map(maps, at, item, sizes, strides, box_rows, box_cols, swizzle):
+    """cuTensorMapEncodeTiled, with its rules: sizes from the dense dimension on, strides of the others in bytes; a box
+    has more than one element along the first two alone."""
     inner = item * box_cols
-    if item not in (1, 2, 4, 8) or at % 16 or stride % 16 or not 0 < stride < 1 << 40 or min(rows, cols) < 1:
+    if item not in (1, 2, 4, 8) or at % 16 or any(s % 16 or not 0 < s < 1 << 40 for s in strides) or min(sizes) < 1:
         raise Fault("a tensor map's address or distance of rows is no multiple of 16, or it has no elements")
     if not (0 < box_rows <= 256 and 0 < box_cols <= 256) or inner % 16:
         raise Fault("a box has 1 to 256 elements a side, and inside a multiple of 16 bytes")
@@ -38,7 +39,7 @@ def encoded_map(maps, at, item, rows, cols, stride, box_rows, box_cols, swizzle)
         raise Fault(f"a box's rows of {inner} bytes do not fit a swizzle of {swizzle}")
     if swizzle and inner < swizzle:
         raise Fault("boxes whose rows are shorter than the swizzle are not known here")
-    maps.append((at, item, rows, cols, stride, box_rows, box_cols, swizzle))
+    maps.append((at, item, sizes, strides, box_rows, box_cols, swizzle))
     return (MAGIC + struct.pack("<q", len(maps) - 1)).ljust(128, b"\xa5")
 
 
@@ -55,6 +56,14 @@ def matrix(rows, stride):
 
 
 @lru_cache(None)
+def turned_matrix(columns, boxes, eights):
+    """The same of [16, columns] along n, 16-bit elements in boxes of 64 columns, [column, two bytes of each k]:
+    "leading dimension byte offset" is from box to box, "stride dimension byte offset" from eight rows to the next."""
+    n, k = np.arange(columns)[:, None], np.arange(32) // 2
+    return n // 64 * boxes + k // 8 * eights + k % 8 * 128 + n % 64 * 2 + np.arange(32) % 2
+
+
+@lru_cache(None)
 def fragment(n, quarter):
     """PTX ISA, "WGMMA .m64nNk16 register fragment layout for accumulator matrix D": rows and columns [lane, i]. That of
     .m64nNk32 is the same."""
@@ -63,7 +72,7 @@ def fragment(n, quarter):
 
 
 def numbers_of(raw, kind):
-    """The elements of bytes [rows, 32]."""
+    """The elements of bytes [rows, 32], or of as many 16-bit words as there are."""
     if kind in ("e4m3", "e5m2"):
         return float8(kind + "x2")[raw]
     raw = np.ascontiguousarray(raw).view(U16)
@@ -105,6 +114,10 @@ class Product:
     def __init__(self, number, form, a, b):
         self.number, self.form, self.a, self.b, self.commits, self.result = number, form, a, b, {}, None
         self.done, self.takers = False, 0
+
+    def memory(self):
+        """Where its matrices are, as far as they are not in registers: numbers then."""
+        return [x for x in (self.a, self.b) if x.dtype != "f8"]
 
 
 class HopperWarp(Warp):
@@ -317,33 +330,45 @@ class HopperWarp(Warp):
     def do_cp(self, words, *args):
         if "bulk" not in words:
             return super().do_cp(words, *args)
-        op, many = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", len(args) == 4
-        if self.op != op + ".multicast::cluster" * many or not 3 <= len(args) <= 4:
+        op, many = (
+            r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.mbarrier::complete_tx::bytes",
+            len(args) == 4,
+        )
+        found = re.fullmatch(op + r"\.multicast::cluster" * many, self.op)
+        if not found or not 3 <= len(args) <= 4:
             self.unknown()
-        base, x, y = re.fullmatch(r"\[(\S+), \((\S+), (\S+)\)\]", args[1]).groups()
-        base, x, y = self.address(f"[{base}]"), self.read(x, U32).view("i4"), self.read(y, U32).view("i4")
+        base, place = re.fullmatch(r"\[(\S+), \((.+)\)\]", args[1]).groups()
+        base = self.address(f"[{base}]")
+        place = np.stack([self.read(x, U32).view("i4") for x in place.split(", ")], 1)
+        if place.shape[1] != int(found[1]):
+            raise Fault("a copy with another number of coordinates than dimensions")
         masks = self.read(args[3], U16) if many else np.full(32, 1 << self.rank)
         here, to, signal = self.on, self.address(args[0]), self.address(args[2])
-        each = zip(to, base, x[here], y[here], signal, masks[here], strict=True)
-        for lane, values in zip(np.flatnonzero(here), each, strict=True):
+        each = zip(to, base, place[here].tolist(), signal, masks[here], strict=True)
+        for lane, (to, base, at, signal, mask) in zip(np.flatnonzero(here), each, strict=True):
             self.on = LANES == lane
-            self.copy_box(*(int(v) for v in values))
+            self.copy_box(int(to), int(base), at, int(signal), int(mask))
         self.on = here
 
-    def copy_box(self, to, at, x, y, signal, mask):
+    def copy_box(self, to, at, place, signal, mask):
         """Into shared memory of the blocks in the mask, at the same place in each, as are their mbarriers."""
         m = self.m
         if not 0 < mask < 1 << m.cluster:
             raise Fault("a copy to blocks that are not in the cluster")
         if to // STRIDE != self.rank or signal // STRIDE != self.rank:
             raise Fault("an address outside of this block's shared memory")
-        base, item, rows, cols, stride, box_rows, box_cols, swizzle = self.map_at(at)
+        base, item, sizes, strides, box_rows, box_cols, swizzle = self.map_at(at)
+        if len(sizes) != len(place):
+            raise Fault("a copy by a map of another number of dimensions")
         inner = item * box_cols
         if to % 128:
             raise Fault("a box that does not begin on 128 bytes")
         data = np.zeros((box_rows, inner), np.uint8)
+        (x, y, *far), (cols, rows, *counts), (stride, *apart) = place, sizes, strides
         r, c = y + np.arange(box_rows), x + np.arange(inner) // item
         r_in, c_in = (r >= 0) & (r < rows), (c >= 0) & (c < cols)
+        r_in &= all(0 <= i < n for i, n in zip(far, counts, strict=True))
+        base += sum(i * d for i, d in zip(far, apart, strict=True))
         of = base + r[r_in][:, None] * stride + (x * item + np.arange(inner))[c_in]
         if of.size:
             if of.min() < HEAP or of.max() >= len(m.data):
@@ -396,9 +421,9 @@ class HopperWarp(Warp):
         else:
             self.unknown()
 
-    def operand(self, descriptor, rows):
-        """PTX ISA, "Matrix descriptor": where the bytes of [rows, 32 bytes] are."""
-        start, stride, base = ((descriptor >> bit & 0x3FFF) << 4 for bit in (0, 32, 49))
+    def operand(self, descriptor, rows, turned=False):
+        """PTX ISA, "Matrix descriptor": where the bytes of [rows, 32 bytes] are, of a turned matrix its columns'."""
+        start, boxes, stride, base = ((descriptor >> bit & 0x3FFF) << 4 for bit in (0, 16, 32, 49))
         mode = descriptor >> 62
         if mode != 1:
             raise Fault(f"a matrix descriptor's swizzle of mode {mode} is not known here")
@@ -406,7 +431,8 @@ class HopperWarp(Warp):
             raise Fault("a matrix descriptor with base offset, or of a matrix that does not begin on 1024 bytes")
         if descriptor & ~(0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62):
             raise Fault("a matrix descriptor with bits that mean nothing")
-        idx = self.rank * STRIDE + swizzled(start + matrix(rows, stride), 128)
+        idx = start + (turned_matrix(rows, boxes, stride) if turned else matrix(rows, stride))
+        idx = self.rank * STRIDE + swizzled(idx, 128)
         if idx.max() >= (self.rank + 1) * STRIDE:
             raise Fault("an address outside of shared memory")
         return idx
@@ -417,41 +443,52 @@ class HopperWarp(Warp):
         n, regs = int(form[1]), d.strip("()").replace(" ", "").split(",")
         if n % 8 or not 8 <= n <= 256 or len(regs) != n // 2 or len(set(regs)) != n // 2:
             raise Fault("a wgmma of another number of columns or registers")
+        kept = a.strip("()").replace(" ", "").split(",") if a.startswith("(") else []
         scale_a, scale_b, *turned = (int(x, 0) for x in numbers)
-        if abs(scale_a) != 1 or abs(scale_b) != 1 or len(turned) != (2 if "k16" in form[0] else 0):
+        if abs(scale_a) != 1 or abs(scale_b) != 1 or len(turned) != (2 - bool(kept) if "k16" in form[0] else 0):
             raise Fault("scales of a wgmma are 1 or -1, and elements of 16 bits alone may be transposed")
-        if any(turned):
-            raise Fault("a wgmma of transposed matrices is not known here")
+        if any(turned[:-1]):
+            raise Fault("a wgmma of a transposed first matrix is not known here")
+        if kept and (len(set(kept)) != 4 or "k16" not in form[0] or not self.flying.keys().isdisjoint(kept)):
+            raise Fault("a wgmma's first matrix in registers: four of two numbers, which no other one has")
         adds = bool(self.one(adds, BOOL, "scale-d"))
-        a, b = (int(self.one(x, U64, "a matrix descriptor")) for x in (a, b))
+        a = tuple(kept) or int(self.one(a, U64, "a matrix descriptor"))
+        b = int(self.one(b, U64, "a matrix descriptor"))
         if not self.fenced:
             raise Fault("no wgmma.fence before the first wgmma")
         shape = (form[0], tuple(regs))
         if any(self.flying.get(r, shape) != shape for r in regs) or len({r in self.flying for r in regs}) > 1:
             raise Fault("registers that belong to a wgmma of another shape which was not waited for")
-        if not self.touched.isdisjoint(regs):
-            raise Fault("no wgmma.fence since other instructions touched the sums of a wgmma")
+        if not self.touched.isdisjoint([*regs, *kept]):
+            raise Fault("no wgmma.fence since other instructions touched the registers of a wgmma")
         if adds and regs[0] not in self.flying and not self.regs.keys() >= set(regs):
             raise Fault("sums of a wgmma were never written")
 
-        form, number, mine = (form[0], adds, scale_a * scale_b, a, b), self.issued, self.group.products
+        turned, form = any(turned), (form[0], adds, scale_a * scale_b, a, b, any(turned))
+        number, mine = self.issued, self.group.products
         if number == len(mine):
-            mine.append(Product(number, form, self.operand(a, 64), self.operand(b, n)))
-            for idx in (mine[-1].a, mine[-1].b):
+            rows = np.zeros((64, 16)) if kept else self.operand(a, 64)
+            mine.append(Product(number, form, rows, self.operand(b, n, turned)))
+            for idx in mine[-1].memory():
                 self.m.reading[idx] += 1
         product = mine[number]
         if product.form != form:
             raise Fault(f"warps of a warpgroup disagree on a wgmma: {form}, another has {product.form}")
-        for idx in (product.a, product.b):
+        if kept:  # PTX ISA, "WGMMA .m64nNk16 register fragment layout for matrix A"
+            halves = np.stack([self.regs[r].view(U32) for r in kept], 1)[:, :, None] >> np.array([0, 16], U32)
+            (row, column), kind = fragment(16, self.index % 4), form[0].split(".")[2]
+            product.a[row, column] = numbers_of(halves.astype(U16).reshape(32, 8), kind)
+        for idx in product.memory():
             self.check_states(idx, *STATES)
             self.m.ordered(self, idx, False)
             self.check_proxy(idx, self.m.fences, "a wgmma of bytes that threads stored,")
         self.issued += 1
-        self.products.append((product, regs, adds, self.commits))
+        self.products.append((product, regs, adds, kept, self.commits))
         self.flying.update(dict.fromkeys(regs, shape))
+        self.flying.update(dict.fromkeys(kept, "a first matrix"))
 
     def wait_group(self, left):
-        asked = [p for p in self.products if p[3] < self.commits - left]
+        asked = [p for p in self.products if p[-1] < self.commits - left]
         for product, *_ in asked:
             if len(product.commits) < 4:  # the others of the warpgroup have not issued it
                 self.pc = self.at
@@ -460,7 +497,7 @@ class HopperWarp(Warp):
                 return
             if len(set(product.commits.values())) > 1:
                 raise Fault("warps of a warpgroup have the same wgmma in other groups")
-        for product, regs, adds, _ in asked:
+        for product, regs, adds, *_ in asked:
             if not product.done:
                 self.finish(product)
             n = 2 * len(regs)
@@ -476,18 +513,19 @@ class HopperWarp(Warp):
             if product.takers == 4:
                 product.result = None
         self.products = self.products[len(asked) :]
-        self.flying = {r: self.flying[r] for _, regs, *_ in self.products for r in regs}
+        self.flying = {r: self.flying[r] for _, regs, _, kept, _ in self.products for r in (*regs, *kept)}
 
     def finish(self, product):
         """Reads its matrices as they are now."""
         form, _, scale, *_ = product.form
-        x = []
-        for idx, kind in zip((product.a, product.b), form.split(".")[2:], strict=True):
+        kinds = form.split(".")[2:]
+        for idx in product.memory():
             self.check_states(idx, *STATES)
             self.m.reading[idx] -= 1
             self.m.reads[len(self.m.known) + self.row - self.index % 4, idx] = product.number + 1
-            x.append(numbers_of(self.m.data[idx], kind))
-        product.result, product.done, product.a, product.b = scale * (x[0] @ x[1].T), True, None, None
+        a, b = (x if x.dtype == "f8" else numbers_of(self.m.data[x], kind) for x, kind in
+                zip((product.a, product.b), kinds, strict=True))  # fmt: skip
+        product.result, product.done, product.a, product.b = scale * (a @ b.T), True, None, None
 
     # -- registers
 

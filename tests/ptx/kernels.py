@@ -149,6 +149,41 @@ extern "C" __global__ void fill(WgmmaCall* g, int m, int n, int row_bytes, int r
 }
 extern "C" __device__ const int bytes = sizeof(WgmmaCall);""",
     ),
+    "attention_wgmma": (
+        "attention/attention_wgmma.cuh",
+        None,
+        """
+#include "scaffolding/ops/attention/attention_wgmma.cuh"
+using namespace sf;
+using namespace sf::cuda;
+#define INSTANCE(T, W, masked) \\
+  template __global__ void sf::cuda::attention_wgmma<T, W, masked>( \\
+      const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, \\
+      const AttentionCall<T>);
+INSTANCE(BFloat16, 64, false) INSTANCE(Half, 48, false) INSTANCE(Half, 80, true) INSTANCE(BFloat16, 128, false)
+INSTANCE(BFloat16, 160, false)
+template <class T> __device__ void fill(AttentionCall<T>& f, T* y, float* lse, const float* mask, int heads, int shared,
+                                        int Lq, int Lk, int width, bool causal, int queries) {
+  f = {};
+  f.shape.Hq = heads, f.shape.G = shared, f.shape.Lq = Lq, f.shape.Lk = Lk, f.shape.D = f.shape.Dv = width;
+  f.shape.causal = causal, f.shape.scale = 0.125f, f.shape.mask.data = mask, f.shape.mask.dtype = kFloat32;
+  f.shape.mask.strides[2] = Lk, f.shape.mask.strides[3] = 1;
+  f.y.data = y, f.y.head = width, f.y.row = heads * width, f.lse = lse;
+  f.tiles = (Lq + queries - 1) / queries, f.all = heads * f.tiles;
+}
+#define FILL(T) \\
+  extern "C" __global__ void fill_##T(AttentionCall<T>* f, T* y, float* lse, const float* mask, int heads, \\
+                                      int shared, int Lq, int Lk, int width, bool causal, int queries) { \\
+    fill(*f, y, lse, mask, heads, shared, Lq, Lk, width, causal, queries); \\
+  } \\
+  extern "C" __device__ const int bytes_##T = sizeof(AttentionCall<T>);
+FILL(BFloat16) FILL(Half)
+#define SHARED(W, masked) \\
+  extern "C" __device__ const int tile_##W[] = {WarpgroupAttention<W, masked>::kShared, \\
+                                                WarpgroupAttention<W, masked>::kQueries, \\
+                                                WarpgroupAttention<W, masked>::kKeys};
+SHARED(64, false) SHARED(48, false) SHARED(80, true) SHARED(128, false) SHARED(160, false)""",
+    ),
     "row_norm": (
         "layer_norm/row_norm.cuh",
         None,

@@ -49,7 +49,11 @@ class Machine:
 
     def tensor_map(self, at, dtype_bytes, rows, cols, row_stride_bytes, box_rows, box_cols, swizzle=128):
         """The 128 bytes that stand for this matrix in the parameters of a kernel."""
-        return encoded_map(self.maps, at, dtype_bytes, rows, cols, row_stride_bytes, box_rows, box_cols, swizzle)
+        return encoded_map(self.maps, at, dtype_bytes, (cols, rows), (row_stride_bytes,), box_rows, box_cols, swizzle)
+
+    def heads_map(self, at, dtype_bytes, sizes, strides, box_rows):
+        """The same of [batch, heads, rows, width], strides of the first three in bytes; boxes of 128 bytes of rows."""
+        return encoded_map(self.maps, at, dtype_bytes, sizes[::-1], strides[::-1], box_rows, 128 // dtype_bytes, 128)
 
     def launch(self, part, blocks, threads, args, shared=0, cluster=1):
         self.name, blob, self.params = part, b"", {}
