@@ -43,6 +43,11 @@ def gemm(n, dtype, op):
     return without_grad(lambda: op(a, b))
 
 
+def two_layouts(dtype, op):
+    x, y = random(8, 320, 16, 16, dtype=dtype), random(8, 320, 16, 16, dtype=dtype, layout=nhwc)
+    return without_grad(lambda: op(x, y))
+
+
 def conv(channels, pixels, dtype, backward):
     x = random(1, channels, pixels, pixels, dtype=dtype, grad=backward, layout=nhwc)
     w = random(channels, channels, 3, 3, dtype=dtype, grad=backward, layout=nhwc)
@@ -228,6 +233,11 @@ for tag, dtype in DTYPES.items():
     row(f"group_norm_silu [2,320,64,64] nchw {tag}", lambda t=dtype: group_norm_silu(t, torch.contiguous_format))
     row(f"mlp 512x384-1536-384 gelu_tanh, with gradients {tag}", lambda t=dtype: mlp(t))
     row(f"layer_norm [8192,640] {tag}", lambda t=dtype: layer_norm(t))
+    row(f"add of two layouts [8,320,16,16] {tag}", lambda t=dtype: two_layouts(t, torch.add))
+    row(
+        f"channels-last to contiguous [8,320,16,16] {tag}",
+        lambda t=dtype: two_layouts(t, lambda _, y: y.contiguous()),
+    )
     row(f"gelu [8192,2560] {tag}", lambda t=dtype: unary(F.gelu, (8192, 2560), t))
     row(f"fused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, True))
     row(f"unfused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, False))

@@ -21,7 +21,8 @@ bool is_sole_owner(const Tensor& t) { return t.impl()->refs.load() == 1 && t.sto
 // a + b, into a's memory where nobody else holds it.
 Tensor sum_of(Tensor a, const Tensor& b, bool recording) {
   if (!a) return b;
-  if (!recording && is_sole_owner(a) && a.is_contiguous() && a.dtype() == b.dtype()) return a.add_(b);
+  const bool dense = a.is_contiguous() || a.is_contiguous(MemoryFormat::ChannelsLast);
+  if (!recording && is_sole_owner(a) && dense && a.dtype() == b.dtype()) return a.add_(b);
   return add(a, b, 1);
 }
 

@@ -62,6 +62,16 @@ TEST(backward, the_gradient_has_the_leafs_layout) {
   EXPECT_TRUE(w.grad().strides() == w.strides());
 }
 
+// A sum goes into the first gradient's memory, dense in either layout.
+TEST(backward, gradients_of_two_layouts_add_up) {
+  for (bool first : {false, true}) {
+    Tensor x = ones({2, 3, 4, 4}).requires_grad_(), a = x * 2, b = to_channels_last(arange(0, 96).view({2, 3, 4, 4}));
+    Tensor y = first ? (a * b).sum() + (a * 3).sum() : (a * 3).sum() + (a * b).sum();
+    y.backward();
+    for (int64_t i = 0; i < 96; ++i) ASSERT_EQ(x.grad().to_vector()[size_t(i)], 2 * (double(i) + 3));
+  }
+}
+
 TEST(backward, a_second_pass_needs_retain_graph) {
   Tensor x = leaf({2}), y = (x * x).sum();
   y.backward({}, true);

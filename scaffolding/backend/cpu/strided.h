@@ -44,6 +44,32 @@ struct StridedLoop {
     });
   }
 
+  // The dimension along which operand i is dense, of elements of that many bytes; 0 where none is.
+  int dense_dimension(int i, int64_t item) const {
+    for (int d = 1; d < ndim; ++d)
+      if (strides[i][d] == item && sizes[d] > 1) return d;
+    return 0;
+  }
+  // f(char* const* ptrs, int64_t n) for up to `band` places along dimension `at` and whole rows of the innermost one, in
+  // parallel, `grain` bands to a thread at least.
+  template <class F> void run_across(int at, int64_t band, int64_t grain, const F& f) const {
+    const int64_t bands = (sizes[at] + band - 1) / band;
+    parallel_for(rows / sizes[at] * bands, grain, [&](int64_t b, int64_t e) {
+      for (int64_t w = b; w < e; ++w) {
+        const int64_t first = w % bands * band;
+        int64_t rest = w / bands;
+        char* p[kMaxOperands];
+        for (int k = 0; k < operands; ++k) p[k] = data[k] + first * strides[k][at];
+        for (int d = 1; d < ndim; ++d) {
+          if (d == at) continue;
+          for (int k = 0; k < operands; ++k) p[k] += rest % sizes[d] * strides[k][d];
+          rest /= sizes[d];
+        }
+        f(p, std::min(band, sizes[at] - first));
+      }
+    });
+  }
+
  private:
   void start(int64_t row, int64_t* index, char** p) const;
   void advance(int64_t* index, char** p) const;

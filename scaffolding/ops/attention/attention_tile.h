@@ -11,10 +11,9 @@
 // consist of 32-bit units: a float, or a Pair of bfloat16 neighbours along the depth (vdpbf16ps multiplies and adds
 // both).
 #pragma once
-#include <utility>
-
 #include "scaffolding/backend/cpu/bf16_pairs.h"
 #include "scaffolding/backend/cpu/simd.h"
+#include "scaffolding/backend/cpu/simd_transpose.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -131,23 +130,6 @@ SF_INLINE vf exp2_of_pairs(vf t) {
 #endif
 template <class U> inline constexpr int kExpDegree = 5;
 template <> inline constexpr int kExpDegree<Pair> = 4;
-
-template <int S, int... J> SF_INLINE void exchange(vf_raw& a, vf_raw& b, std::integer_sequence<int, J...>) {
-  vf_raw low = __builtin_shuffle(a, b, vi_raw{((J & S) ? kLanes + J - S : J)...});
-  vf_raw high = __builtin_shuffle(a, b, vi_raw{((J & S) ? kLanes + J : J + S)...});
-  a = low;
-  b = high;
-}
-template <int S> SF_INLINE void exchange_rows(vf_raw (&r)[kLanes]) {
-  if constexpr (S < kLanes) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i)
-      if (!(i & S)) exchange<S>(r[i], r[i + S], std::make_integer_sequence<int, kLanes>{});
-    exchange_rows<S * 2>(r);
-  }
-}
-// Rows become columns: log2(kLanes) rounds, each swapping one bit of the row number with one bit of the lane number.
-SF_INLINE void transpose(vf_raw (&r)[kLanes]) { exchange_rows<1>(r); }
 
 // The units of one row from element e on: floats converted from T, or pairs of bfloat16 as they are. Zero past the end.
 // load_n masks the end of a row; element by element it cost 2 to 3 % of the forward pass at a head size of 40.

@@ -10,12 +10,15 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/kernel.h"
 #include "scaffolding/ops/copy/pinned.h"
+#include "scaffolding/ops/copy/transpose.h"
 #include "scaffolding/ops/pointwise/trace.h"
 
 namespace sf {
 using autograd::record;
 
 constinit KernelTable<Copy> copy_kernel{"copy"};
+KernelTable<Transpose> transpose_tiles("transpose_tiles");
+TransposeFn transpose_function() { return reinterpret_cast<TransposeFn>(transpose_tiles.entry(DeviceType::CPU, 0).fn); }
 
 static Tensor detached_expand(const Tensor& x, const Shape& shape) {
   autograd::NoGrad off;

@@ -1,9 +1,9 @@
 // Copy on the CPU: memcpy for rows, element loops with conversion otherwise.
-// A transpose is walked in square tiles so that both sides use whole cache lines.
 #include <cstring>
 
 #include "scaffolding/backend/cpu/strided.h"
 #include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/copy/transpose.h"
 
 namespace sf {
 namespace {
@@ -47,44 +47,15 @@ template <class D, class S> void row(char* dst, int64_t ds, const char* src, int
     *reinterpret_cast<D*>(dst + i * ds) = convert<D>(*reinterpret_cast<const S*>(src + i * ss));
 }
 
-// dst[r][c] = src[c][r] for the two innermost dimensions: 32 x 32 elements at a time.
-template <class T>
-void transpose_tiles(char* dst, int64_t dst_row, const char* src, int64_t src_col, int64_t rows, int64_t cols) {
-  constexpr int64_t kTile = 32;
-  for (int64_t r0 = 0; r0 < rows; r0 += kTile)
-    for (int64_t c0 = 0; c0 < cols; c0 += kTile)
-      for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r) {
-        auto* d = reinterpret_cast<T*>(dst + r * dst_row);
-        for (int64_t c = c0; c < std::min(c0 + kTile, cols); ++c)
-          d[c] = *reinterpret_cast<const T*>(src + c * src_col + r * int64_t(sizeof(T)));
-      }
-}
-
-template <class T> bool try_transpose(const cpu::StridedLoop& l) {
-  int64_t item = sizeof(T);
+// A copy across rows, by blocks that are turned (transpose.h).
+bool try_transpose(const cpu::StridedLoop& l, int64_t item) {
   if (l.ndim < 2 || l.strides[0][0] != item || l.strides[1][0] == item) return false;
-  int at = 0;  // the dimension that is contiguous in the source
-  for (int i = 1; i < l.ndim; ++i)
-    if (l.strides[1][i] == item) at = i;
+  const int at = l.dense_dimension(1, item);
   if (at == 0 || l.sizes[0] < 8 || l.sizes[at] < 8) return false;
-  int64_t outer = 1;
-  for (int i = 1; i < l.ndim; ++i)
-    if (i != at) outer *= l.sizes[i];
   constexpr int64_t kBand = 64;  // rows of the destination handed to a thread at once
-  int64_t bands = (l.sizes[at] + kBand - 1) / kBand;
-  parallel_for(outer * bands, std::max<int64_t>(1, kGrain / (kBand * l.sizes[0])), [&](int64_t b, int64_t e) {
-    for (int64_t w = b; w < e; ++w) {
-      int64_t rest = w / bands, r0 = (w % bands) * kBand;
-      char* d = l.data[0] + r0 * l.strides[0][at];
-      const char* s = l.data[1] + r0 * item;
-      for (int i = 1; i < l.ndim; ++i)
-        if (i != at) {
-          d += (rest % l.sizes[i]) * l.strides[0][i];
-          s += (rest % l.sizes[i]) * l.strides[1][i];
-          rest /= l.sizes[i];
-        }
-      transpose_tiles<T>(d, l.strides[0][at], s, l.strides[1][0], std::min(kBand, l.sizes[at] - r0), l.sizes[0]);
-    }
+  const TransposeFn transpose = transpose_function();
+  l.run_across(at, kBand, std::max<int64_t>(1, kGrain / (kBand * l.sizes[0])), [&](char* const* p, int64_t rows) {
+    transpose({p[0], p[1], l.strides[0][at], l.strides[1][0], rows, l.sizes[0], int(item)});
   });
   return true;
 }
@@ -99,11 +70,7 @@ void copy(const Copy& c) {
       loop.run(kGrain, [&](char* const* p, int64_t n) { std::memmove(p[0], p[1], size_t(n * item)); });
       return;
     }
-    if (item == 4   ? try_transpose<uint32_t>(loop)
-        : item == 2 ? try_transpose<uint16_t>(loop)
-        : item == 8 ? try_transpose<uint64_t>(loop)
-                    : try_transpose<uint8_t>(loop))
-      return;
+    if (try_transpose(loop, item)) return;
   }
   visit_dtype(c.dst.dtype, [&](auto d) {
     visit_dtype(c.src.dtype, [&](auto s) {

@@ -55,6 +55,33 @@ TEST(copy, casts_follow_the_layout_of_either_side) {
   Tensor row = sf::randn({1, 5});
   EXPECT_EQ(to_dtype(row.expand({4, 5}), kBFloat16).to_vector(), to_dtype(row, kBFloat16).expand({4, 5}).to_vector());
 }
+// [rows, cols] of integers of its dtype, row by row.
+static Tensor counted(int64_t rows, int64_t cols, DType t) {
+  return to_dtype(arange(0, double(rows * cols), 1, kInt64), t).view({rows, cols});
+}
+TEST(copy, turns_rows_into_columns_at_every_size) {
+  for (DType t : {kUInt8, kBFloat16, kFloat32, kInt64})
+    for (auto [rows, cols] : {std::pair{8, 8}, {16, 64}, {33, 70}, {64, 31}, {130, 129}}) {
+      const Tensor x = counted(rows, cols, t), y = x.t().contiguous();
+      const auto from = x.to_vector(), to = y.to_vector();
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < cols; ++c)
+          ASSERT_EQ(to[size_t(c * rows + r)], from[size_t(r * cols + c)]) << name(t) << ' ' << rows << 'x' << cols;
+    }
+}
+TEST(copy, turns_inner_dimensions_into_part_of_a_larger_tensor) {
+  const Tensor x = sf::randn({2, 3, 40, 21});
+  Tensor y = zeros({2, 3, 24, 44});
+  y.narrow(2, 1, 21).narrow(3, 2, 40).copy_(x.transpose(2, 3));
+  for (int64_t n : {0, 1})
+    for (int64_t c : {0, 2})
+      for (int64_t i : {0, 20})
+        for (int64_t j : {0, 17, 39})
+          EXPECT_EQ(y.select(0, n).select(0, c).select(0, i + 1).select(0, j + 2).item<float>(),
+                    x.select(0, n).select(0, c).select(0, j).select(0, i).item<float>());
+  for (const Tensor& beside : {y.narrow(3, 0, 2), y.narrow(3, 42, 2), y.narrow(2, 0, 1), y.narrow(2, 22, 2)})
+    for (double number : beside.to_vector()) ASSERT_EQ(number, 0);
+}
 
 TEST(item, comes_as_the_type_asked_for) {
   const int64_t large = (int64_t(1) << 53) + 1;

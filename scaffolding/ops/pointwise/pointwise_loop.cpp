@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "scaffolding/backend/cpu/strided.h"
+#include "scaffolding/ops/copy/transpose.h"
 
 namespace sf::pointwise {
 
@@ -99,6 +100,50 @@ static void run_views(const char* op, const PointwiseTable& table, const TensorV
   if (out.numel() > 0) kernel(v);
 }
 
+// Where inputs lie across the output's rows, as a channels-last tensor does beside a contiguous one, pieces of them are
+// turned (ops/copy/transpose.h) before the kernel reads them. False where none does, or not by whole blocks.
+template <class Kernel>
+static bool run_across(const Kernel& kernel, const PointwiseRow& row, const cpu::StridedLoop& loop, const int* which,
+                       int64_t item, int64_t out_item) {
+  constexpr int64_t kPiece = 1 << 14, kLine = 64;  // bytes of each operand
+  if (loop.strides[0][0] != out_item || loop.sizes[0] < 8) return false;
+  int at = 0;
+  bool turned[cpu::kMaxOperands] = {};
+  for (int k = 1; k < loop.operands; ++k) {
+    const int64_t stride = loop.strides[k][0];
+    if (stride == item || stride == 0) continue;
+    const int dense = loop.dense_dimension(k, item);
+    if (dense == 0 || loop.sizes[dense] < 8 || (at != 0 && at != dense)) return false;
+    at = dense, turned[k] = true;
+  }
+  if (at == 0) return false;
+  const TransposeFn transpose = transpose_function();
+  const int64_t band = kLine / item, columns = kPiece / kLine;
+  loop.run_across(at, band, std::max<int64_t>(1, kGrain / (band * loop.sizes[0])), [&](char* const* p, int64_t rows) {
+    alignas(64) char stage[cpu::kMaxOperands - 1][kPiece];
+    PointwiseRow r = row;
+    for (int64_t c = 0; c < loop.sizes[0]; c += columns) {
+      r.n = std::min(columns, loop.sizes[0] - c);
+      for (int k = 1; k < loop.operands; ++k)
+        if (turned[k])
+          transpose(
+              {stage[k - 1], p[k] + c * loop.strides[k][0], columns * item, loop.strides[k][0], rows, r.n, int(item)});
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int k = 1; k < loop.operands; ++k) {
+          char* from = p[k] + i * loop.strides[k][at];
+          char* staged = stage[k - 1] + (turned[k] ? i * columns * item : 0);
+          const bool splat = loop.strides[k][0] == 0;
+          if (splat) gather(size_t(item), staged, from, 0, r.n);
+          r.in[which[k]] = turned[k] || splat ? staged : from + c * item;
+        }
+        r.out = p[0] + i * loop.strides[0][at] + c * out_item;
+        kernel(r);
+      }
+    }
+  });
+  return true;
+}
+
 void run(const char* op, const PointwiseTable& table, const TensorView& out, std::initializer_list<TensorView> inputs,
          DType dtype, double p0, double p1) {
   if (out.device.is_meta()) return;
@@ -141,6 +186,7 @@ void run(const char* op, const PointwiseTable& table, const TensorView& out, std
                           : operands == 3 ? cpu::StridedLoop{views[0], views[1], views[2]}
                                           : cpu::StridedLoop{views[0], views[1], views[2], views[3]};
   size_t item = size_of(dtype), out_item = size_of(out.dtype);
+  if (run_across(kernel, row, loop, which, int64_t(item), int64_t(out_item))) return;
   loop.run(kGrain, [&](char* const* p, int64_t length) {
     alignas(64) char stage[cpu::kMaxOperands][kStage * 8];
     bool dense = loop.strides[0][0] == int64_t(out_item);

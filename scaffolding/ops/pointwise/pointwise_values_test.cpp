@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -204,6 +205,31 @@ TEST(pointwise, in_place_ops_write_the_tensor_and_keep_its_dtype) {
   Tensor row = zeros({2, 3});
   row.select(0, 1).add_(Scalar(1));
   EXPECT_EQ(row.to_vector(), (Doubles{0, 0, 0, 1, 1, 1}));
+}
+
+// Operands that lie in different orders: pieces of one are turned before the kernels read them.
+TEST(pointwise, operands_of_any_layout_give_the_same) {
+  for (DType t : {kUInt8, kBFloat16, kFloat32, kFloat64})
+    for (Shape shape : {Shape{2, 8, 9, 11}, Shape{1, 67, 5, 31}, Shape{3, 16, 32, 32}, Shape{2, 300, 3, 3}}) {
+      const int64_t n = numel(shape);
+      const std::string what = std::string(name(t)) + " of " + std::to_string(n);
+      auto numbers = [&](int step) {
+        return to_dtype(remainder(arange(0, double(n), 1, kInt64) * step, wrapped(101.0)), t).view(shape);
+      };
+      const Tensor x = numbers(7), y = numbers(11), mixed = y.contiguous(MemoryFormat::ChannelsLast),
+                   one = y.select(1, 3).unsqueeze(1).expand(shape);
+      EXPECT_EQ((x + mixed).to_vector(), (x + y).to_vector()) << what;
+      EXPECT_EQ((mixed - x).to_vector(), (y - x).to_vector()) << what;
+      EXPECT_EQ(lt(x, mixed).to_vector(), lt(x, y).to_vector()) << what;
+      EXPECT_EQ((mixed + one).to_vector(), (y + one).to_vector()) << what;
+      EXPECT_EQ((mixed * x.select(0, 0)).to_vector(), (y * x.select(0, 0)).to_vector()) << what;
+      Tensor z = mixed.clone();
+      z.add_(x);
+      EXPECT_EQ(z.to_vector(), (y + x).to_vector()) << what;
+      if (t == kFloat32) {
+        EXPECT_EQ(neg(x.permute({0, 2, 3, 1})).contiguous().to_vector(), (-x).permute({0, 2, 3, 1}).to_vector());
+      }
+    }
 }
 
 }  // namespace
