@@ -44,14 +44,20 @@ struct StridedLoop {
     });
   }
 
+  // The two innermost dimensions change places: for rows of a few elements, where the next dimension has more.
+  void swap_inner() {
+    rows = rows / sizes[1] * sizes[0];
+    std::swap(sizes[0], sizes[1]);
+    for (int k = 0; k < operands; ++k) std::swap(strides[k][0], strides[k][1]);
+  }
   // The dimension along which operand i is dense, of elements of that many bytes; 0 where none is.
   int dense_dimension(int i, int64_t item) const {
     for (int d = 1; d < ndim; ++d)
       if (strides[i][d] == item && sizes[d] > 1) return d;
     return 0;
   }
-  // f(char* const* ptrs, int64_t n) for up to `band` places along dimension `at` and whole rows of the innermost one, in
-  // parallel, `grain` bands to a thread at least.
+  // f(char* const* ptrs, int64_t n) for up to `band` places along dimension `at` and whole rows of the innermost one,
+  // in parallel, `grain` bands to a thread at least.
   template <class F> void run_across(int at, int64_t band, int64_t grain, const F& f) const {
     const int64_t bands = (sizes[at] + band - 1) / band;
     parallel_for(rows / sizes[at] * bands, grain, [&](int64_t b, int64_t e) {

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/cat/cat.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "scaffolding/autograd/autocast.h"
@@ -20,6 +21,8 @@ bool fits_anywhere(const Tensor& t) { return t.ndim() == 1 && t.shape()[0] == 0;
 
 // Few long rows are better split inside the copy kernel, which all threads share.
 constexpr int64_t kManyRows = 16;
+// Elements between each other are better copied one by one, piece by piece.
+constexpr int64_t kShortBytes = 16;
 
 // Dense pieces of one dtype whose rows interleave. False: not such a case.
 bool cat_rows(const Tensor& y, const Tensors& pieces, int64_t dim, bool channels_last) {
@@ -36,10 +39,13 @@ bool cat_rows(const Tensor& y, const Tensors& pieces, int64_t dim, bool channels
   if (rows < kManyRows) return false;
   std::vector<const void*> in;
   std::vector<int64_t> bytes;
+  int64_t longest = 0;
   for (auto& x : pieces) {
     in.push_back(x.data_ptr());
     bytes.push_back(x.shape()[dim] * inner);
+    longest = std::max(longest, bytes.back());
   }
+  if (y.device().is_cpu() && longest <= kShortBytes) return false;
   CatRows c{y.data_ptr(), in.data(), bytes.data(), int64_t(in.size()), rows};
   auto kernel = cat_kernel.find(y.device(), c);
   if (!kernel) return false;

@@ -1,3 +1,5 @@
+#include "scaffolding/ops/cat/cat.h"
+#include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/view/view.h"
@@ -100,6 +102,37 @@ SF_OP_TEST(one_hot) {
   rejects("out of range", tensor({-1.}, kInt64), 3);
   rejects("must be integers", randn({2}));
   rejects("num_classes must be given", randint(0, 2, {0}));
+}
+
+// Rows that lie alike within a page, rows of a few bytes, elements between each other.
+TEST(cat, moves_elements_whatever_their_rows_are) {
+  for (DType t : {kUInt8, kBFloat16, kFloat32}) {
+    auto counted = [&](Shape shape) { return to_dtype(arange(0, double(numel(shape)), 1, kInt64), t).view(shape); };
+    const Tensor x = counted({20, 1500}), rolled = roll(x, {7}, {1});
+    const auto from = x.to_vector(), to = rolled.to_vector();
+    for (int64_t r = 0; r < 20; ++r)
+      for (int64_t c = 0; c < 1500; ++c) ASSERT_EQ(to[size_t(r * 1500 + (c + 7) % 1500)], from[size_t(r * 1500 + c)]);
+    const Tensor pixels = counted({3, 11, 40, 3}), mirrored = flip(pixels, {2});
+    const auto image = pixels.to_vector(), mirror = mirrored.to_vector();
+    for (int64_t row = 0; row < 33; ++row)
+      for (int64_t w = 0; w < 40; ++w)
+        for (int64_t c = 0; c < 3; ++c)
+          ASSERT_EQ(mirror[size_t((row * 40 + 39 - w) * 3 + c)], image[size_t((row * 40 + w) * 3 + c)]);
+    const Tensor y = flip(x, {0}), pairs = stack({x, y}, -1), three = cat({x.unsqueeze(2), pairs}, 2);
+    const auto second = y.to_vector(), both = pairs.to_vector(), all = three.to_vector();
+    for (size_t i = 0; i < from.size(); ++i) {
+      ASSERT_EQ(both[2 * i], from[i]);
+      ASSERT_EQ(both[2 * i + 1], second[i]);
+      ASSERT_EQ(all[3 * i], from[i]);
+      ASSERT_EQ(all[3 * i + 2], second[i]);
+    }
+  }
+}
+TEST(copy_, of_overlapping_rows_reads_them_before_they_are_written) {
+  Tensor x = arange(0, 6000, 1, kFloat32);
+  x.narrow(0, 3, 5997).copy_(x.narrow(0, 0, 5997));
+  const auto numbers = x.to_vector();
+  for (size_t i = 3; i < 6000; ++i) ASSERT_EQ(numbers[i], double(i) - 3);
 }
 
 }  // namespace sf::test

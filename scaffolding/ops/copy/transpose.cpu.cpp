@@ -1,6 +1,6 @@
 // A block of kLanes columns of the result is as many rows of the source, turned in registers. 16-bit elements of two
-// rows are paired first, so that they turn as one. Runs of kRun columns keep the lines that they read in the first-level
-// cache until all of their elements are used, and write several lines of each row.
+// rows are paired first, so that they turn as one. Runs of kRun columns keep the lines that they read in the
+// first-level cache until all of their elements are used, and write several lines of each row.
 #include "scaffolding/ops/copy/transpose.h"
 
 #include "scaffolding/backend/cpu/simd_transpose.h"

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/factory/factory.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
@@ -144,12 +145,20 @@ void fill(const Fill& f) {
 SF_KERNEL(fill_kernel, DeviceType::CPU, "native", 0, fill, nullptr)
 
 void fill_range(const RangeFill& r) {
-  for (int64_t i = 0; i < r.count; ++i) {
-    double x =
-        r.from_end > 0 && i >= r.from_end ? r.last - r.step * double(r.count - 1 - i) : r.start + double(i) * r.step;
-    if (r.reals) r.reals[i] = x;
-    else r.integers[i] = r.whole ? r.first + i * r.stride : int64_t(x);
-  }
+  parallel_for(r.count, 1 << 15, [&](int64_t begin, int64_t end) {
+    if (r.whole && r.integers) {
+      for (int64_t i = begin; i < end; ++i) r.integers[i] = r.first + i * r.stride;
+      return;
+    }
+    const int64_t turn = r.from_end > 0 ? std::clamp(r.from_end, begin, end) : end;
+    auto fill = [&](auto* to) {
+      using T = std::remove_reference_t<decltype(*to)>;
+      for (int64_t i = begin; i < turn; ++i) to[i] = T(r.start + double(i) * r.step);
+      for (int64_t i = turn; i < end; ++i) to[i] = T(r.last - r.step * double(r.count - 1 - i));
+    };
+    if (r.reals) fill(r.reals);
+    else fill(r.integers);
+  });
 }
 SF_KERNEL(range_fill, DeviceType::CPU, "native", 0, fill_range, nullptr)
 }  // namespace

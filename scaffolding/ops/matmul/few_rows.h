@@ -75,7 +75,8 @@ template <class Src, int MR>
     for (int j = 0; j < kDotCols; ++j) sums[i * sums_row + j] = reduce_add(acc[i][j]);
 }
 
-template <class P> [[gnu::noinline]] void multiply_dots(const P& p, int64_t s0, int64_t s1) {
+// Strips s0 .. s1 - 1 of columns. turned: a and b stand for each other, so that c gets rows of sums as columns.
+template <bool turned, class P> [[gnu::noinline]] void multiply_dots(const P& p, int64_t s0, int64_t s1) {
   using Src = typename P::Src;
   constexpr int NR = kTileCols<MulF32>;
   alignas(64) float sums[kDotRows * NR];
@@ -95,9 +96,33 @@ template <class P> [[gnu::noinline]] void multiply_dots(const P& p, int64_t s0, 
           default: dots<Src, kDotRows>(p.k, a, p.a_m, b, sums + j, NR);
         }
       }
-      finish_tile(p.e, r0, rows, c0, cols, sums, NR);
+      if constexpr (turned) {
+        alignas(64) float columns[NR][kLanes];
+        for (int j = 0; j < cols; ++j)
+          for (int i = 0; i < rows; ++i) columns[j][i] = sums[i * NR + j];
+        finish_tile(p.e, c0, cols, r0, rows, columns[0], kLanes);
+      } else {
+        finish_tile(p.e, r0, rows, c0, cols, sums, NR);
+      }
     }
   }
+}
+// One dot product. Its sums do not depend on threads.
+template <class P> [[gnu::noinline]] void multiply_dot(const P& p) {
+  constexpr int kSums = 8;
+  vf sums[kSums];
+  for (vf& sum : sums) sum = vf(0.f);
+  int64_t x = 0;
+  for (; x + kSums * kLanes <= p.k; x += kSums * kLanes)
+#pragma GCC unroll 8
+    for (int i = 0; i < kSums; ++i) sums[i] = fma(load(p.a + x + i * kLanes), load(p.b + x + i * kLanes), sums[i]);
+  for (; x < p.k; x += kLanes) {
+    const int n = int(min64(kLanes, p.k - x));
+    sums[0] = fma(vf(load_part(p.a + x, n)), vf(load_part(p.b + x, n)), sums[0]);
+  }
+  for (int i = 1; i < kSums; ++i) sums[0] += sums[i];
+  alignas(64) float tile[kLanes] = {reduce_add(sums[0])};
+  finish_tile(p.e, 0, 1, 0, 1, tile, kLanes);
 }
 
 // b in place pays while it is read few times, or while it sits in L1 anyway.
@@ -144,6 +169,18 @@ template <class P> void multiply_rows_of_b(const P& p) {
 
 template <class K, class P> void multiply(const P& p) {
   if (p.m == 0 || p.n == 0) return;
+  if constexpr (std::is_same_v<typename K::Acc, float>) {
+    const bool along_k = p.a_k == 1 && p.b_k == 1;
+    if (along_k && p.m == 1 && p.n == 1) return multiply_dot(p);
+    if (along_k && p.n <= kDotRows && p.m > kDotMost<typename P::Src>) {  // a matrix and a vector, or a few
+      P turned = p;
+      turned.m = p.n, turned.n = p.m;
+      turned.a = p.b, turned.a_m = p.b_n, turned.b = p.a, turned.b_n = p.a_m;
+      const int64_t strips = ceil_div(p.m, kTileCols<MulF32>), each = max64(1, p.n * p.k * kTileCols<MulF32>);
+      return parallel_for(strips, ceil_div(kDotWork, each),
+                          [&](int64_t begin, int64_t end) { multiply_dots<true>(turned, begin, end); });
+    }
+  }
   if constexpr (sizeof(typename P::Src) == sizeof(typename K::Unit) && K::kDepth == 1) {
     if (prefers_strided<K>(p)) {
       const int64_t strips = ceil_div(p.n, kTileCols<K>), each = max64(1, p.m * p.k * kTileCols<K>);
@@ -155,7 +192,7 @@ template <class K, class P> void multiply(const P& p) {
     if (p.m <= kDotMost<typename P::Src> && p.a_k == 1 && p.b_k == 1) {
       const int64_t strips = ceil_div(p.n, kTileCols<MulF32>), each = max64(1, p.m * p.k * kTileCols<MulF32>);
       return parallel_for(strips, ceil_div(kDotWork, each),
-                          [&](int64_t begin, int64_t end) { multiply_dots(p, begin, end); });
+                          [&](int64_t begin, int64_t end) { multiply_dots<false>(p, begin, end); });
     }
   }
   const int64_t per_strip = max64(1, ceil_div(p.k, K::kDepth) * kTileCols<K> * int64_t(sizeof(typename K::Unit)));

@@ -44,11 +44,13 @@ template <class F> void predicate(const PointwiseRow& r) {
 }
 
 template <class F> void bitwise(const PointwiseRow& r) {
-  as_integer(r.dtype, [&](auto t) {
+  // bytes of 0 and 1: as bools each would be tested
+  as_integer(r.dtype == kBool ? kUInt8 : r.dtype, [&](auto t) {
     using I = decltype(t);
     auto *a = static_cast<const I*>(r.in[0]), *b = static_cast<const I*>(r.in[1]);
     auto* y = static_cast<I*>(r.out);
-    for (int64_t i = 0; i < r.n; ++i) y[i] = F::of(a[i], b[i]);
+    const int64_t n = r.n;  // bytes that are written may be anything's, r's too
+    for (int64_t i = 0; i < n; ++i) y[i] = F::of(a[i], b[i]);
   });
 }
 
@@ -57,7 +59,8 @@ void flip_bits(const PointwiseRow& r) {
     using I = decltype(t);
     auto* x = static_cast<const I*>(r.in[0]);
     auto* y = static_cast<I*>(r.out);
-    for (int64_t i = 0; i < r.n; ++i) y[i] = I(~x[i]);
+    const int64_t n = r.n;
+    for (int64_t i = 0; i < n; ++i) y[i] = I(~x[i]);
   });
 }
 

@@ -9,8 +9,8 @@ namespace sf::pointwise {
 
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at least: about 5 us of an add
-constexpr int64_t kStage = 512;      // elements staged at once when an operand is strided: 4 KiB of doubles each
+constexpr int64_t kGrain = 1 << 14;       // elements a thread takes at least: about 5 us of an add
+constexpr int64_t kStageBytes = 1 << 13;  // of an operand that is staged at once when it is strided
 
 template <class U> void gather(void* to, const char* from, int64_t stride, int64_t n) {
   auto* d = static_cast<U*>(to);
@@ -66,8 +66,9 @@ void run_dense(const char* op, const KernelTable<PointwiseRow>& table, void* out
 
 void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a,
                double number, bool left, int64_t n, DType dtype, double p0) {
-  alignas(64) char stage[kStage * 8];
-  int64_t filled = std::min(n, kStage), item = int64_t(size_of(dtype)), out_item = int64_t(size_of(out_dtype));
+  alignas(64) char stage[kStageBytes];
+  const int64_t item = int64_t(size_of(dtype)), out_item = int64_t(size_of(out_dtype)), most = kStageBytes / item,
+                filled = std::min(n, most);
   visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T v;
@@ -80,11 +81,11 @@ void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", dtype, " on cpu");
   if (n == 0) return;
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; at += kStage) {
+    for (int64_t at = begin; at < end; at += most) {
       PointwiseRow r = row;
       r.out = static_cast<char*>(out) + at * out_item;
       r.in[left ? 1 : 0] = static_cast<const char*>(a) + at * item;
-      r.n = std::min(kStage, end - at);
+      r.n = std::min(most, end - at);
       kernel(r);
     }
   });
@@ -188,17 +189,18 @@ void run(const char* op, const PointwiseTable& table, const TensorView& out, std
   size_t item = size_of(dtype), out_item = size_of(out.dtype);
   if (run_across(kernel, row, loop, which, int64_t(item), int64_t(out_item))) return;
   loop.run(kGrain, [&](char* const* p, int64_t length) {
-    alignas(64) char stage[cpu::kMaxOperands][kStage * 8];
+    alignas(64) char stage[cpu::kMaxOperands][kStageBytes];
+    const int64_t most = kStageBytes / int64_t(std::max(item, out_item));
     bool dense = loop.strides[0][0] == int64_t(out_item);
     bool splat[cpu::kMaxOperands] = {};
     for (int k = 1; k < operands; ++k) {
       dense = dense && loop.strides[k][0] == int64_t(item);
       splat[k] = loop.strides[k][0] == 0;
-      if (splat[k]) gather(item, stage[k], p[k], 0, std::min(kStage, length));
+      if (splat[k]) gather(item, stage[k], p[k], 0, std::min(most, length));
     }
     PointwiseRow r = row;
     for (int64_t at = 0; at < length;) {
-      int64_t step = dense ? length : std::min(kStage, length - at);
+      int64_t step = dense ? length : std::min(most, length - at);
       r.n = step;
       for (int k = 1; k < operands; ++k) {
         char* from = p[k] + at * loop.strides[k][0];

@@ -232,5 +232,54 @@ TEST(pointwise, operands_of_any_layout_give_the_same) {
     }
 }
 
+// What is left of a division has every digit, however large the quotient; numbers that are no plain case stand beside
+// plain ones in a vector.
+TEST(pointwise, remainders_are_exact) {
+  std::vector<float> a, b;
+  const float inf = INFINITY, nan = NAN;
+  for (float x : {0.f, -0.f, 1.f, -1.f, 5.5f, -7.25f, 1e7f, -1e7f, 3e38f, 1e-40f, 0.1f, 16777215.f, inf, nan})
+    for (float y : {1.f, -1.f, 0.3f, -0.7f, 3.f, 1e-3f, 7e30f, 1e-39f, inf, -inf, nan, 0.f, 2.9999998f})
+      a.push_back(x), b.push_back(y);
+  uint32_t state = 1;
+  for (int i = 0; i < 20000; ++i) {
+    auto number = [&] { return float(int32_t(state = state * 1664525 + 1013904223)) * 0x1p-20f; };
+    a.push_back(number()), b.push_back(number() * 0.01f);
+  }
+  const Tensor x = tensor(a, {int64_t(a.size())}), y = tensor(b, {int64_t(b.size())});
+  const auto whole = fmod(x, y).to_vector(), floored = remainder(x, y).to_vector();
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double want = std::fmod(double(a[i]), double(b[i])),
+                 up = want != 0 && (b[i] < 0) != (want < 0) ? double(float(want) + b[i]) : want;
+    EXPECT_TRUE(whole[i] == want || (std::isnan(whole[i]) && std::isnan(want))) << a[i] << " % " << b[i];
+    EXPECT_TRUE(floored[i] == up || (std::isnan(floored[i]) && std::isnan(up))) << a[i] << " % " << b[i];
+  }
+}
+TEST(pointwise, ranges_are_their_formulas_at_every_place) {
+  const int64_t n = 100003;  // several threads' parts
+  const auto whole = arange(5, 5 + 3 * double(n), 3, kInt64).to_vector(),
+             reals = linspace(-1, 2, n, kFloat64).to_vector();
+  ASSERT_EQ(whole.size(), size_t(n));
+  for (int64_t i = 0; i < n; ++i) {
+    ASSERT_EQ(whole[size_t(i)], double(5 + 3 * i));
+    const double step = 3 / double(n - 1), want = i < n / 2 ? -1 + double(i) * step : 2 - step * double(n - 1 - i);
+    ASSERT_EQ(reals[size_t(i)], want);
+  }
+}
+TEST(pointwise, rows_beside_one_number_of_any_length) {
+  for (DType t : {kFloat32, kFloat64, kUInt8, kBool})
+    for (int64_t cols : {5, 2048, 2100, 8193, 9000}) {
+      const Tensor x = to_dtype(arange(0, double(3 * cols), 1, kInt64), t).view({3, cols}),
+                   y = to_dtype(arange(1, 4, 1, kInt64), t).view({3, 1});
+      const Tensor z = t == kBool ? bitwise_and(x, y) : x + y;
+      const auto a = x.to_vector(), b = y.to_vector(), c = z.to_vector();
+      for (size_t i = 0; i < c.size(); ++i) {
+        const double sum = a[i] + b[i / size_t(cols)];
+        ASSERT_EQ(c[i], t == kBool    ? double(a[i] != 0 && b[i / size_t(cols)] != 0)
+                        : t == kUInt8 ? std::fmod(sum, 256)
+                                      : sum);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace sf::test

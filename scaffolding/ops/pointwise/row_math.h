@@ -39,6 +39,18 @@ SF_INLINE double floor_divide(double a, double b) {
   return d - f > 0.5 ? f + 1 : f;
 }
 SF_INLINE vf remainder(vf a, vf b) {
+#if defined(__AVX512F__) || defined(__FMA__)
+  // A quotient rounded up to a whole number is one too large; a - q b has the other sign then. Either is exact: what is
+  // left of a is, and b taken from it has fewer digits.
+  const vf q = trunc(a / b);
+  const vm simple = (abs(q) < vf(0x1p24f)) & (abs(b) < vf(__builtin_inff()));
+  if (!any(!simple)) {
+    auto other_sign = [](vf x, vf y) { return vm{(bits(x) ^ bits(y)) < 0} & (x != vf(0.f)); };
+    vf m = fma(-q, b, a);
+    m = copysign(select(other_sign(m, a), m + copysign(b, a), m), a);
+    return select(other_sign(m, b), m + b, m);
+  }
+#endif
   for (int i = 0; i < kLanes; ++i) {
     float m = __builtin_fmodf(a.v[i], b.v[i]);
     a.v[i] = m != 0 && (b.v[i] < 0) != (m < 0) ? m + b.v[i] : m;

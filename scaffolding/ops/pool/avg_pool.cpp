@@ -3,6 +3,7 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/pool/pool.h"
 #include "scaffolding/ops/pool/window.h"
+#include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/spatial/resample.h"
 
 namespace sf {
@@ -33,6 +34,11 @@ Tensor avg_pool(const char* op, const Tensor& x, int64_t dims, const Shape& kern
 
 Tensor adaptive_avg_pool(const char* op, const Tensor& x, int64_t dims, const Shape& output_size) {
   Shape out = pool::adaptive_sizes(op, x, dims, output_size);
+  if (numel(out) == 1 && is_floating(x.dtype()) && x.numel() > 0) {
+    Shape all;
+    for (int64_t d = -dims; d < 0; ++d) all.push_back(d);
+    return mean(x, all, true);
+  }
   std::vector<spatial::Taps> taps;
   for (int64_t d = 0; d < dims; ++d) taps.push_back(spatial::adaptive_average(x.shape()[x.ndim() - dims + d], out[d]));
   return spatial::resample(op, x, taps);

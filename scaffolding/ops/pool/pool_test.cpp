@@ -2,8 +2,10 @@
 
 #include <cmath>
 
+#include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
+#include "scaffolding/ops/random/random.h"
 
 namespace sf::test {
 
@@ -92,6 +94,18 @@ TEST(pool, channels_last_in_channels_last_out) {
   EXPECT_TRUE(avg_pool2d(x, {2}).is_contiguous(MemoryFormat::ChannelsLast));
   EXPECT_TRUE(max_pool2d(x, {2}).is_contiguous(MemoryFormat::ChannelsLast));
   EXPECT_TRUE(adaptive_avg_pool2d(x, {3}).is_contiguous(MemoryFormat::ChannelsLast));
+}
+
+TEST(pool, an_average_of_everything_is_the_mean) {
+  for (const Tensor& x : {sf::randn({2, 9, 6, 7}), channels_last(sf::randn({2, 9, 6, 7}))}) {
+    const auto got = adaptive_avg_pool2d(x, {1}).to_vector(), each = to_dtype(x, kFloat64).contiguous().to_vector();
+    ASSERT_EQ(got.size(), size_t(18));
+    for (size_t i = 0; i < 18; ++i) {
+      double sum = 0;
+      for (size_t j = 0; j < 42; ++j) sum += each[42 * i + j];
+      EXPECT_NEAR(got[i], sum / 42, 1e-6);
+    }
+  }
 }
 
 }  // namespace sf::test
