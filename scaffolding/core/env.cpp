@@ -47,6 +47,9 @@ const std::vector<Variable>& all() {
       {"SF_CUDA_WGMMA", "off",
        "whether linear layers of 16 bits on Hopper GPUs run by kernels of our own, residual and gate included: off, "
        "timed (where backends.cuda.matmul.benchmark finds them faster than the libraries), on; not yet tried on a GPU"},
+      {"SF_CUDA_PDL", "off",
+       "on lets our own kernels on GPUs of compute capability 9.0 and later start before the kernel in front of them "
+       "has ended, and wait for it themselves; not yet tried on a GPU"},
       {"SF_UPLOAD_BUFFER_MB", "64", "megabytes of each pinned buffer through which checkpoints are loaded to a GPU"},
       {"SF_UPLOAD_BUFFERS", "2",
        "how many of these buffers there are, at least 2: one is filled while another is copied"},

@@ -48,7 +48,8 @@ struct Thread {
   int warp_barriers = 0;
   const std::function<bool()>* condition = nullptr;  // that it waits for
   std::vector<Copy> copies;
-  int groups = 0;  // closed by commit
+  int groups = 0;           // closed by commit
+  bool has_waited = false;  // for the grid before
 };
 // What the lanes of a warp gave to the last two exchanges: a lane may be one ahead of the slowest.
 struct Warp {
@@ -70,7 +71,7 @@ std::vector<Block> blocks_of_cluster;
 unsigned threads_of_block;
 uint64_t first_block;      // of the cluster
 size_t dynamic_bytes = 0;  // shared memory of a block, up to a closed page
-bool backwards, trapped;
+bool backwards, trapped, dependent;
 int64_t bank_conflicts = 0;
 uint64_t rounds = 0;  // in which each warp went on as far as it got
 
@@ -84,6 +85,7 @@ void enter(unsigned t) {
               unsigned(b / (uint64_t(gridDim.x) * gridDim.y))};
   races::now.thread = uint16_t(t), races::now.barriers = uint32_t(threads[t].barriers),
   races::now.warp_barriers = uint16_t(threads[t].warp_barriers);
+  races::is_early = dependent && !threads[t].has_waited;
   const unsigned in_block = t % threads_of_block;
   threadIdx = {in_block % blockDim.x, in_block / blockDim.x % blockDim.y, in_block / (blockDim.x * blockDim.y)};
 }
@@ -102,6 +104,8 @@ void run_threads() {
       threads[current].state = State::Done;
       if (!threads[current].copies.empty())
         stop("a thread ended with copies to shared memory that it never waited for");
+      if (dependent && !threads[current].has_waited)
+        stop("a thread of a grid that may start early ended and never waited for the grid before");
       warpgroups::end_thread();
       ++ended;
       ++block_of(current).ended;
@@ -276,6 +280,11 @@ void cluster_barrier() {
   ++threads[current].barriers;
   wait_as(State::AtBarrier);
 }
+void wait_for_previous_grid() { threads[current].has_waited = true, races::is_early = false; }
+void refuse_before_wait() {
+  if (dependent && !threads[current].has_waited)
+    stop("a copy from device memory by a thread that has not waited for the grid before");
+}
 unsigned cluster_rank() { return current / threads_of_block; }
 unsigned thread_in_cluster() { return current; }
 bool block_has_ended(unsigned rank) {
@@ -338,6 +347,7 @@ void count_bank_conflicts(bool conflict) { bank_conflicts += conflict; }
 
 void copy_async(unsigned char* to, const void* from, int bytes, int read) {
   races::Outside not_a_kernels;
+  refuse_before_wait();
   races::touch(to, size_t(bytes), true);
   if (read > 0) races::touch(from, size_t(read), false);
   std::memset(to, 0xff, size_t(bytes));  // it may begin at once
@@ -370,29 +380,30 @@ bool only_ends() {
   return which && std::strcmp(which, "ends") == 0;
 }
 
-bool run_grid(const dim3& grid, const dim3& block, size_t shared, unsigned cluster, const std::function<void()>& kernel,
-              bool reverse) {
+bool run_grid(const Grid& grid, const std::function<void()>& kernel, bool reverse) {
   body = &kernel;
   trapped = false;
+  dependent = grid.dependent;
   dynamic_bytes = 0;
-  if (shared > 0) provide_shared(shared);
+  if (grid.shared > 0) provide_shared(grid.shared);
   backwards = reverse;
-  gridDim = grid;
-  blockDim = block;
-  threads_of_block = block.x * block.y * block.z;
+  gridDim = grid.blocks;
+  blockDim = grid.threads;
+  threads_of_block = blockDim.x * blockDim.y * blockDim.z;
   races::begin_work();
-  const uint64_t clusters = uint64_t(grid.x) * grid.y * grid.z / cluster;
+  const uint64_t clusters = uint64_t(gridDim.x) * gridDim.y * gridDim.z / grid.cluster;
   constexpr uint64_t kEnd = 2;
   for (uint64_t i = 0; i < clusters; ++i) {
     if (only_ends() && clusters > 2 * kEnd && i == kEnd) i = clusters - kEnd;
     uint64_t b = reverse ? clusters - 1 - i : i;
-    for (unsigned k = 0; shared && k < cluster; ++k) std::memset(dynamic_of(k), 0xff, shared);  // NaNs
-    first_block = b * cluster;
+    for (unsigned k = 0; grid.shared && k < grid.cluster; ++k) std::memset(dynamic_of(k), 0xff, grid.shared);  // NaNs
+    first_block = b * grid.cluster;
     races::now.block = uint32_t(b);
-    run_cluster(cluster);
-    if (trapped) return false;
+    run_cluster(grid.cluster);
+    if (trapped) break;
   }
-  return true;
+  races::is_early = false;
+  return !trapped;
 }
 
 }  // namespace cuda_emulator

@@ -6,11 +6,16 @@
 
 namespace cuda_emulator {
 
+struct Grid {
+  dim3 blocks, threads;
+  size_t shared = 0;       // bytes of dynamic shared memory of a block
+  unsigned cluster = 1;    // blocks that run together
+  bool dependent = false;  // may start before the kernel in front of it has ended: all threads must wait for that
+};
 // Calls kernel once per thread of the grid and returns when all have ended. reverse: last block and last thread first;
-// what a kernel computes must not depend on it. shared: bytes of dynamic shared memory of a block. One grid at a time.
-// cluster: blocks that run together. False where a thread trapped: the rest of the grid did not run then.
-bool run_grid(const dim3& grid, const dim3& block, size_t shared, unsigned cluster, const std::function<void()>& kernel,
-              bool reverse);
+// what a kernel computes must not depend on it. One grid at a time. False where a thread trapped: the rest of the grid
+// did not run then.
+bool run_grid(const Grid& grid, const std::function<void()>& kernel, bool reverse);
 
 // SF_CUDA_EMULATOR_BLOCKS=ends: of a grid the first two and the last two blocks run, of a copy its ends, and memory is
 // as large as asked for: indices of tensors with billions of elements, in no time.
@@ -23,6 +28,7 @@ inline constexpr unsigned kMostOfCluster = 8;  // blocks, on any GPU that has cl
 __attribute__((visibility("default"))) void warp_barrier(unsigned mask);  // __syncwarp where races are looked for
 bool is_dynamic_shared(const void*);
 unsigned thread_in_cluster();  // the one that runs
+void refuse_before_wait();     // stops where the thread may not touch device memory yet
 bool block_has_ended(unsigned rank);
 // The thread goes on once condition() holds, which is asked again whenever others have run.
 void park_until(const std::function<bool()>& condition);

@@ -21,7 +21,7 @@
 namespace cuda_emulator::races {
 
 Actor now;
-bool inside = false;
+bool inside = false, is_early = false;
 
 namespace {
 
@@ -190,22 +190,38 @@ Page* page_of(uintptr_t at) {
 
 const char* name_of(Who w) { return w == kThread ? "thread" : w == kWarpOf ? "warp of thread" : "block of thread"; }
 
-void report(const Stamp& s, uintptr_t at, size_t bytes, bool write, bool was_write, const void* pc) {
+// Counts what was found at a place; whether it is to be told, with where: of each place and kind once.
+bool is_new(const void* pc, uint32_t kind) {
   ++found;
-  if (!reported.insert({reinterpret_cast<uintptr_t>(pc), uint32_t(was_write)}).second) return;
-  Stamp other = s.who == kSeveral ? readers[s.by.block].back() : s;
+  return reported.insert({reinterpret_cast<uintptr_t>(pc), kind}).second;
+}
+void tell_place(const void* pc) {
   Dl_info place{};
   dladdr(pc, &place);
-  std::fprintf(stderr,
-               "CUDA emulator: race: thread %u of block %u %s %zu bytes at %#zx that %s %u of block %u%s %s, and "
-               "nothing orders the two\n"
-               "  in work %u of stream %d; %s+%#zx (addr2line -Cfie)\n",
-               now.thread, now.block, write ? "writes" : "reads", bytes, size_t(at), name_of(other.who),
-               other.by.thread, other.by.block, other.by.work == now.work ? "" : " of other work",
-               was_write ? "wrote" : "read", now.work, selected, place.dli_fname ? place.dli_fname : "?",
+  std::fprintf(stderr, "  in work %u of stream %d; %s+%#zx (addr2line -Cfie)\n", now.work, selected,
+               place.dli_fname ? place.dli_fname : "?",
                size_t(static_cast<const char*>(pc) - static_cast<const char*>(place.dli_fbase)));
   const char* how = std::getenv("SF_CUDA_EMULATOR_RACES");
   if (!how || std::strcmp(how, "count") != 0) std::abort();
+}
+
+void report(const Stamp& s, uintptr_t at, size_t bytes, bool write, bool was_write, const void* pc) {
+  if (!is_new(pc, was_write)) return;
+  Stamp other = s.who == kSeveral ? readers[s.by.block].back() : s;
+  std::fprintf(stderr,
+               "CUDA emulator: race: thread %u of block %u %s %zu bytes at %#zx that %s %u of block %u%s %s, and "
+               "nothing orders the two\n",
+               now.thread, now.block, write ? "writes" : "reads", bytes, size_t(at), name_of(other.who),
+               other.by.thread, other.by.block, other.by.work == now.work ? "" : " of other work",
+               was_write ? "wrote" : "read");
+  tell_place(pc);
+}
+void report_early(uintptr_t at, size_t bytes, bool write, const void* pc) {
+  if (!is_new(pc, 2)) return;
+  std::fprintf(stderr,
+               "CUDA emulator: race: thread %u of block %u %s %zu bytes at %#zx before it waited for the grid before\n",
+               now.thread, now.block, write ? "writes" : "reads", bytes, size_t(at));
+  tell_place(pc);
 }
 
 void replace(Stamp& s, const Stamp& by) {
@@ -249,6 +265,7 @@ void touched(uintptr_t at, size_t bytes, bool write, bool atomic, const void* pc
       continue;
     }
     Byte& b = page->bytes[a % kPage];
+    if (is_early && !page->is_shared && a == at) report_early(at, bytes, write, pc);
     if (page->is_shared) {
       auto of_others = [](const Stamp& s) {
         const Actor& a = s.who == kSeveral ? readers[s.by.block].back().by : s.by;

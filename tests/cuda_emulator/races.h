@@ -2,7 +2,9 @@
 // of work on streams. Which threads ran in which order here does not matter. What orders, as the CUDA C++ Programming
 // Guide has it: __syncthreads all threads of a block, __syncwarp those of a warp (shuffles and ballots do not); a fence
 // before an atomic and one after another thread's later atomic on the same word; the order of a stream, events and
-// waits of the host between streams. For one thread of the host at a time: under the runtime's lock.
+// waits of the host between streams. A kernel that may start before the one in front of it has ended comes after it
+// from griddepcontrol.wait on: device memory that a thread touches before is found too.
+// For one thread of the host at a time: under the runtime's lock.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +22,8 @@ struct Actor {
 
 #ifdef SF_EMULATOR_RACES
 extern Actor now;
-extern bool inside;  // a kernel's own code is running
+extern bool inside;    // a kernel's own code is running
+extern bool is_early;  // in a thread that has not waited for the grid before and must not touch device memory
 
 int add_stream();
 int select(int stream);                            // its work runs from here on; returns whose did
@@ -35,7 +38,7 @@ void forget(const void*, size_t);  // memory that was given or taken back
 void open_barrier(unsigned threads);
 #else
 inline Actor now;
-inline bool inside = false;
+inline bool inside = false, is_early = false;
 inline int add_stream() { return 0; }
 inline int select(int) { return 0; }
 inline void begin_work() {}

@@ -3,7 +3,18 @@
 
 namespace {
 
-enum Fault { kNone, kNoBarrier, kNoWarpBarrier, kTwoBlocks, kNoFence, kTwoLanes, kOddAddress, kFaults };
+enum Fault {
+  kNone,
+  kNoBarrier,
+  kNoWarpBarrier,
+  kTwoBlocks,
+  kNoFence,
+  kTwoLanes,
+  kOddAddress,
+  kEarly,
+  kNeverWaits,
+  kFaults
+};
 
 // Neighbours exchange values through shared memory.
 __global__ void reverse_block(float* data, bool waits) {
@@ -49,10 +60,31 @@ __global__ void load_four(float* data, int from) {
   data[8] = x.v[0];
 }
 
+// Programmatic dependent launches: CUDA C++ Programming Guide.
+__global__ void read_early(float* data, bool waits) {
+  float x = waits ? 0 : data[threadIdx.x];
+  cuda_emulator::wait_for_previous_grid();
+  data[threadIdx.x] = x + 1;
+}
+__global__ void wait_where(float* data, unsigned threads) {
+  if (threadIdx.x >= threads) return;
+  cuda_emulator::wait_for_previous_grid();
+  data[threadIdx.x] = 1;
+}
+
 template <class... P, class... A>
 void start(cudaStream_t s, unsigned blocks, unsigned threads, void (*kernel)(P...), A... args) {
   cudaLaunchConfig_t c;
   c.gridDim = dim3(blocks), c.blockDim = dim3(threads), c.stream = s;
+  cudaLaunchKernelEx(&c, kernel, args...);
+}
+template <class... P, class... A>
+void start_dependent(cudaStream_t s, unsigned blocks, unsigned threads, void (*kernel)(P...), A... args) {
+  cudaLaunchConfig_t c;
+  cudaLaunchAttribute early;
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  c.gridDim = dim3(blocks), c.blockDim = dim3(threads), c.stream = s, c.attrs = &early, c.numAttrs = 1;
   cudaLaunchKernelEx(&c, kernel, args...);
 }
 
@@ -69,6 +101,8 @@ extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_run_racin
     case kNoFence: start(s, 4, 32, sum_by_last_block, data, count, !wrong); break;
     case kTwoLanes: start(s, 1, 32, write_lanes, data, !wrong); break;
     case kOddAddress: start(s, 1, 1, load_four, data, wrong ? 1 : 4); break;
+    case kEarly: start_dependent(s, 1, 64, read_early, data, !wrong); break;
+    case kNeverWaits: start_dependent(s, 1, 64, wait_where, data, wrong ? 63u : 64u); break;
     default: return kFaults;
   }
   return 0;

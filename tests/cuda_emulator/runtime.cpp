@@ -196,11 +196,13 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
 
 // For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began; of what was given
 // to streams: kernels (3), calls of libraries (4), copies (5), fills (6); what a GPU's driver takes long for: questions
-// after properties (7) and memory (8), allocations (9); whether a device has a context: 10 + its number.
+// after properties (7) and memory (8), allocations (9); whether a device has a context: 10 + its number; kernels that
+// may start before the one in front of them has ended (20), those of them behind another of that kind (21).
 extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
   std::lock_guard guard(lock);
   const int64_t all[] = {counts.waits,  counts.to_host, counts.from_host,  counts.kernels,        counts.library_calls,
                          counts.copies, counts.fills,   counts.properties, counts.memory_queries, counts.allocations};
+  if (which == 20 || which == 21) return which == 20 ? counts.dependent : counts.behind_dependent;
   if (which >= 10 && which < 10 + kDevices) return has_context(which - 10);
   return which >= 0 && which < 10 ? all[which] : -1;
 }
@@ -271,19 +273,33 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
   if (c.dynamicSmemBytes > (most == dynamic_shared_of.end() ? kUnaskedShared : size_t(most->second)))
     return failed(cudaErrorInvalidValue);
   unsigned cluster = 1;
+  bool dependent = false;
   for (unsigned i = 0; i < c.numAttrs; ++i) {
-    if (c.attrs[i].id != cudaLaunchAttributeClusterDimension) return failed(cudaErrorInvalidValue);
-    const auto& dim = c.attrs[i].val.clusterDim;
-    cluster = dim.x;
-    if (gpu().major < 9 || cluster == 0 || cluster > kMostOfCluster || dim.y != 1 || dim.z != 1 ||
-        c.gridDim.x % cluster != 0)
-      return failed(cudaErrorInvalidConfiguration);
+    const auto& value = c.attrs[i].val;
+    switch (c.attrs[i].id) {
+      case cudaLaunchAttributeClusterDimension: {
+        const auto& dim = value.clusterDim;
+        cluster = dim.x;
+        if (gpu().major < 9 || cluster == 0 || cluster > kMostOfCluster || dim.y != 1 || dim.z != 1 ||
+            c.gridDim.x % cluster != 0)
+          return failed(cudaErrorInvalidConfiguration);
+        break;
+      }
+      case cudaLaunchAttributeProgrammaticStreamSerialization:
+        dependent = value.programmaticStreamSerializationAllowed != 0;
+        if (dependent && gpu().major < 9) return failed(cudaErrorInvalidConfiguration);
+        break;
+      default: return failed(cudaErrorInvalidValue);
+    }
   }
   ++counts.kernels;
+  counts.dependent += dependent;
+  counts.behind_dependent += dependent && stream_of(c.stream).lets_next_come;
   queue(c.stream,
-        [grid = c.gridDim, block = c.blockDim, shared = c.dynamicSmemBytes, cluster, kernel = std::move(kernel)] {
-          if (!run_grid(grid, block, shared, cluster, kernel, reverse_order())) break_context(cudaErrorLaunchFailure);
+        [grid = Grid{c.gridDim, c.blockDim, c.dynamicSmemBytes, cluster, dependent}, kernel = std::move(kernel)] {
+          if (!run_grid(grid, kernel, reverse_order())) break_context(cudaErrorLaunchFailure);
         });
+  stream_of(c.stream).lets_next_come = dependent;
   return cudaSuccess;
 }
 

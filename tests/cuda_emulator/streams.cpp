@@ -98,6 +98,7 @@ void cuda_emulator::run_device() {
 // "Stream synchronization behavior").
 void cuda_emulator::queue(cudaStream_t handle, std::function<void()> work) {
   EmulatedStream& s = stream_of(handle);
+  s.lets_next_come = false;
   if (s.graph) {
     ++s.graph->nodes;
     if (!is_dry()) s.graph->work.push_back(std::move(work));

@@ -36,6 +36,7 @@ struct EmulatedStream {
   EmulatedGraph* graph = nullptr;  // while captured
   unsigned flags = 0;
   uint64_t queued = 0, done = 0;  // pieces of work
+  bool lets_next_come = false;    // its last work, captured or not, is a kernel that was launched to start early
   std::deque<std::function<void()>> work;
 };
 struct EmulatedEvent {
@@ -54,6 +55,7 @@ extern std::recursive_mutex lock;  // of all that follows
 struct Counts {
   int64_t waits = 0, to_host = 0, from_host = 0;
   int64_t kernels = 0, library_calls = 0, copies = 0, fills = 0;  // given to streams or to graphs that are captured
+  int64_t dependent = 0, behind_dependent = 0;                    // of the kernels: may start early; and behind such
   int64_t properties = 0, memory_queries = 0, allocations = 0;    // calls of the driver that take long
 };
 extern Counts counts;

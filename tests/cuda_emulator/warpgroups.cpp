@@ -266,6 +266,7 @@ void wait_for_phase(uint32_t at, unsigned parity) {
 
 void copy_box(unsigned blocks, uint32_t to, const void* map, const int (&place)[4], uint32_t barrier) {
   races::Outside not_a_kernels;
+  refuse_before_wait();
   Matrix m;
   std::memcpy(&m, map, sizeof m);
   if (m.magic != kMagic) stop("a copy by a map that tensor_map() did not make");

@@ -7,6 +7,7 @@
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda/arch.h"
 #include "scaffolding/backend/cuda/driver.h"
+#include "scaffolding/backend/dependent_launches.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::cuda {
@@ -88,6 +89,17 @@ const DeviceProperties& properties(int device) {
 void check_usable(int device) {
   check_exists(device);
   if (!runs_on(SF_CUDA_ARCHS, capabilities()[size_t(device)])) fail_no_code(device, capabilities()[size_t(device)]);
+}
+
+bool starts_early(int device) {
+  if (!dependent_launches()) [[likely]]
+    return false;
+  static const int version = [] {
+    int v = 0;
+    check(cudaDriverGetVersion(&v), "cuda");
+    return v;
+  }();
+  return version >= 12030 && capabilities()[size_t(device)] >= 90;
 }
 
 DeviceScope::DeviceScope(int device) {

@@ -25,6 +25,11 @@ void check_usable(int device);
 // What a GPU is; the driver is asked once, which takes it a millisecond. RuntimeError where there is no such GPU.
 const DeviceProperties& properties(int device);
 
+// Whether kernels that wait for the one before by themselves are launched so that they start early:
+// dependent_launches(), a GPU of compute capability 9.0 or later, and a driver of CUDA 12.3 or later, which knows such
+// edges in graphs.
+bool starts_early(int device);
+
 // f(), for what gives back: an error is swallowed. A context that a kernel broke gives nothing back; what it held is
 // lost, and the next call that may throw reports the failure, which stays.
 template <class F> void without_throwing(const F& f) noexcept {

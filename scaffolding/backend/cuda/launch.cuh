@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include "scaffolding/backend/cuda/previous_grid.cuh"
 #include "scaffolding/backend/cuda/stream.h"
 
 namespace sf::cuda {
@@ -20,6 +21,7 @@ struct Blocks {
   unsigned cluster = 1;         // blocks that run together, which divide `count` (cluster.cuh)
 };
 
+// A kernel whose last parameter is a PreviousGrid gets one, and may start before the kernel in front of it has ended.
 template <class... P, class... A>
 void launch(const char* op, Device device, Blocks blocks, void (*kernel)(P...), A&&... args) {
   DeviceScope scope(device.index);
@@ -30,14 +32,23 @@ void launch(const char* op, Device device, Blocks blocks, void (*kernel)(P...), 
   config.blockDim = dim3(blocks.threads);
   config.dynamicSmemBytes = blocks.shared;
   config.stream = Stream::current(device.index).handle;
-  cudaLaunchAttribute of_cluster{};
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
   if (blocks.cluster > 1) {
-    of_cluster.id = cudaLaunchAttributeClusterDimension;
-    of_cluster.val.clusterDim = {blocks.cluster, 1, 1};
-    config.attrs = &of_cluster;
-    config.numAttrs = 1;
+    cudaLaunchAttribute& a = attributes[config.numAttrs++];
+    a.id = cudaLaunchAttributeClusterDimension;
+    a.val.clusterDim = {blocks.cluster, 1, 1};
   }
-  check(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)...), op);
+  if constexpr (kWaitsForPrevious<P...>) {
+    if (starts_early(device.index)) {
+      cudaLaunchAttribute& a = attributes[config.numAttrs++];
+      a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      a.val.programmaticStreamSerializationAllowed = 1;
+    }
+    check(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)..., PreviousGrid()), op);
+  } else {
+    check(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)...), op);
+  }
 }
 template <class... P, class... A>
 void launch(const char* op, Device device, unsigned blocks, void (*kernel)(P...), A&&... args) {

@@ -61,6 +61,19 @@ TEST_F(CudaRaces, vectors_at_odd_addresses_end_the_program) {
   EXPECT_DEATH(races([&] { run_(6, true, data.data<float>(), nullptr, nullptr); }), "not aligned to 16 bytes");
 }
 
+// Both with programmatic dependent launches, whatever SF_CUDA_PDL says of our own kernels.
+TEST_F(CudaRaces, device_memory_is_touched_after_the_grid_before_has_ended) {
+  Tensor data = full({64}, 1, kFloat32).cuda();
+  EXPECT_EQ(races([&] { run_(7, false, data.data<float>(), nullptr, nullptr); }), 0);
+  EXPECT_GT(races([&] { run_(7, true, data.data<float>(), nullptr, nullptr); }), 0);
+}
+TEST_F(CudaRaces, a_thread_that_never_waits_for_the_grid_before_ends_the_program) {
+  Tensor data = full({64}, 1, kFloat32).cuda();
+  EXPECT_EQ(races([&] { run_(8, false, data.data<float>(), nullptr, nullptr); }), 0);
+  EXPECT_DEATH(races([&] { run_(8, true, data.data<float>(), nullptr, nullptr); }),
+               "never waited for the grid before.*thread 63 of 64");
+}
+
 TEST_F(CudaRaces, streams_need_an_event_between_them) {
   StreamHandle first = gpu().make_stream(0), second = gpu().make_stream(0);
   EventHandle event = gpu().make_event(0, false);

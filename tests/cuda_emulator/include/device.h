@@ -27,7 +27,8 @@ SF_EMULATOR_API unsigned char* dynamic_shared();
 SF_EMULATOR_API unsigned long dynamic_shared_bytes();
 SF_EMULATOR_API unsigned lane();
 SF_EMULATOR_API void cluster_barrier();
-SF_EMULATOR_API unsigned cluster_rank();  // of the block in its cluster
+SF_EMULATOR_API void wait_for_previous_grid();  // griddepcontrol.wait
+SF_EMULATOR_API unsigned cluster_rank();        // of the block in its cluster
 // Where block `rank` of the cluster has what this block has at p, in its dynamic shared memory.
 SF_EMULATOR_API const void* in_cluster(const void* p, unsigned rank);
 [[noreturn]] SF_EMULATOR_API void stop(const char* why);  // says which block and thread, and aborts
