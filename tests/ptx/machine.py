@@ -9,7 +9,8 @@ is kept as vector clocks: each warp knows up to which time it has seen what ever
 import struct
 
 import numpy as np
-from hopper import HopperWarp, encoded_map
+from dependent import DependentWarp
+from hopper import encoded_map
 from program import BARRIER, FLYING, FREE, HEAP, LOCAL, RAW, READY, STRIDE, Fault, Program
 
 AGENTS = 256  # barriers of a cluster whose copies somebody may have to wait for
@@ -32,6 +33,7 @@ class Machine:
                 continue
             given = [int(v, 0) & (1 << 8 * item) - 1 for v in values.split(",")] if values else []
             self.symbols[name] = self.put(np.array(given + [0] * (int(count or 1) - len(given)), f"u{item}"))
+        self.loaded = self.top  # what came with the program lies below, tensors above
 
     def put(self, array, ready=True):
         """Device memory with these values (or never written ones); its address."""
@@ -55,10 +57,15 @@ class Machine:
         """The same of [batch, heads, rows, width], strides of the first three in bytes; boxes of 128 bytes of rows."""
         return encoded_map(self.maps, at, dtype_bytes, sizes[::-1], strides[::-1], box_rows, 128 // dtype_bytes, 128)
 
-    def launch(self, part, blocks, threads, args, shared=0, cluster=1):
+    def launch(self, part, blocks, threads, args, shared=0, cluster=1, dependent=None):
+        """dependent: it may start before the grid in front of it has ended; else as launch.cuh has it, those do that
+        take a PreviousGrid."""
         self.name, blob, self.params = part, b"", {}
         params, self.code, self.labels, self.kinds, self.local = self.program.kernel(part)
         self.sums = any(op.startswith("wgmma") for _, op, *_ in self.code)
+        waits = bool(params) and "PreviousGrid" in params[-1][2]
+        args = [*args, bytes(1)] if waits else args
+        self.dependent = waits if dependent is None else dependent
         if len(params) != len(args):
             raise Fault(f"{part}: {len(params)} parameters, got {len(args)}")
         for (size, align, name), a in zip(params, args, strict=True):
@@ -73,6 +80,7 @@ class Machine:
         if self.static + shared > STRIDE:
             raise Fault(f"{part}: more shared memory than a block has")
         at = self.put(np.frombuffer(blob, np.uint8))
+        self.given = at, at + len(blob)
         self.params = {name: at + offset for name, offset in self.params.items()}
         for each in (self.written, self.read, self.generic):
             each[HEAP : self.top] = 0
@@ -92,7 +100,7 @@ class Machine:
             for rank in range(cluster):
                 self.state[rank * STRIDE + 1024 : rank * STRIDE + self.static + shared] = RAW
             self.state[LOCAL : LOCAL + self.local * 32 * self.warps * cluster] = RAW
-            self.run([HopperWarp(self, first + b, b, w) for b in range(cluster) for w in range(self.warps)])
+            self.run([DependentWarp(self, first + b, b, w) for b in range(cluster) for w in range(self.warps)])
 
     def run(self, warps):
         """The first warp that can run does, so that blocks and warps are as far apart as barriers let them be."""
@@ -227,6 +235,7 @@ class Machine:
             raise Fault("an ordinary access to an mbarrier")
         if values is None and (found == RAW).any():
             raise Fault("a read of bytes that nothing was written to")
+        warp.check_early(idx)
         if not LOCAL <= idx.flat[0] < HEAP:
             self.check(warp, idx, values is not None)
         if values is None:
