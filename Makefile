@@ -232,7 +232,7 @@ emulated = SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off \
 test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
 test-cuda-emulator: build
 	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" \
-	    "SF_CUDA_CACHE=1 SF_CUDA_CONV_MB=0 SF_CUDA_WGMMA=on SF_CUDA_EMULATOR_ORDER=reverse"; do \
+	    "SF_CUDA_CACHE=1 SF_CUDA_CONV_MB=0 SF_CUDA_WGMMA=on SF_CUDA_PDL=on SF_CUDA_EMULATOR_ORDER=reverse"; do \
 	  env $$how $(call emulated,cuda_emulator) \
 	    $(PY) tools/run_tests.py $(BUILD) --cpp \
 	      --gtest=--gtest_filter='*_on_test_device:*survives_failed_allocations:Cuda*:*/Cuda*' || exit 1; \
@@ -250,7 +250,7 @@ RACES = softmax layer_norm rms_norm group_norm sum mean var amax argmax cumsum c
 RACING_TESTS = CudaRaces* CudaStreamer* CudaStreamedGraph*
 test-cuda-races: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON -DSF_CUDA_RACES=ON
 test-cuda-races: build
-	env SF_CUDA_CACHE=1 $(call emulated,cuda_races) \
+	env SF_CUDA_CACHE=1 SF_CUDA_PDL=on $(call emulated,cuda_races) \
 	  $(PY) tools/run_tests.py $(BUILD) --cpp \
 	    --gtest=--gtest_filter='$(subst $(space),:,$(RACING_TESTS) $(RACES:%=op_%.equals_cpu_on_test_device))'
 

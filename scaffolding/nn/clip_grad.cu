@@ -47,8 +47,9 @@ template <class F> __device__ void with_type(DType t, const F& f) {
   }
 }
 
-__global__ void __launch_bounds__(kThreads) square_sums(Parts parts, double* of_block) {
+__global__ void __launch_bounds__(kThreads) square_sums(Parts parts, double* of_block, PreviousGrid previous) {
   const Piece p = piece_of(parts);
+  previous.wait();
   double sum = 0;
   with_type(p.part.dtype, [&](auto t) {
     using T = decltype(t);
@@ -63,14 +64,17 @@ __global__ void __launch_bounds__(kThreads) square_sums(Parts parts, double* of_
   if (threadIdx.x == 0) of_block[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(kThreads) sum_of_blocks(const double* of_block, int64_t count, double* total) {
+__global__ void __launch_bounds__(kThreads)
+    sum_of_blocks(const double* of_block, int64_t count, double* total, PreviousGrid previous) {
+  previous.wait();
   double sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += of_block[i];
   sum = RowThreads<kThreads>::sum(sum);
   if (threadIdx.x == 0) *total = sum;
 }
 
-__global__ void __launch_bounds__(kThreads) scale_elements(Parts parts, Numbers factor) {
+__global__ void __launch_bounds__(kThreads) scale_elements(Parts parts, Numbers factor, PreviousGrid previous) {
+  previous.wait();
   const double by = entry<double>(factor, 0);
   if (by == 1) return;
   const Piece p = piece_of(parts);

@@ -52,9 +52,11 @@ __device__ int nearest(const DynamicMap& map, float x) {
   return x > map.midpoints[k] ? k + 1 : k;
 }
 
-__global__ void __launch_bounds__(kThreads) update_blocks(TensorBatch<QuantizedTensor> batch, Rates rates,
-                                                          const DynamicMap* avg_map, const DynamicMap* square_map) {
+__global__ void __launch_bounds__(kThreads)
+    update_blocks(TensorBatch<QuantizedTensor> batch, Rates rates, const DynamicMap* avg_map,
+                  const DynamicMap* square_map, PreviousGrid previous) {
   using G = RowThreads<kThreads>;
+  previous.wait();
   if (rates.skip()) return;
   const Rates r = rates.of_now();
   const int which = batch.index();

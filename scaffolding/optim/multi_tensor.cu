@@ -144,7 +144,8 @@ void unscale(const UnscaleStep& s) {
   each_tensor_element("unscale", device, s.tensors, s.count, wide, Unscale<double>(s));
 }
 
-__global__ void make_numbers(optim::NumbersOfStep s) {
+__global__ void make_numbers(optim::NumbersOfStep s, PreviousGrid previous) {
+  previous.wait();
   if (blockIdx.x * blockDim.x + threadIdx.x > 0) return;
   const double lr = s.settings[0], beta1 = s.settings[1], beta2 = s.settings[2];
   const bool skip = s.found_inf && *s.found_inf != 0;
@@ -161,7 +162,8 @@ __global__ void make_numbers(optim::NumbersOfStep s) {
 }
 void numbers(const optim::NumbersOfStep& s) { launch("optimizer", s.device, 1, make_numbers, s); }
 
-__global__ void next_scale(optim::ScaleUpdate s) {
+__global__ void next_scale(optim::ScaleUpdate s, PreviousGrid previous) {
+  previous.wait();
   if (blockIdx.x * blockDim.x + threadIdx.x > 0) return;
   float scale = *s.scale, tracker = *s.tracker + 1;
   if (*s.found_inf != 0) {

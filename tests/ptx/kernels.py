@@ -26,7 +26,7 @@ template <class T> __device__ void fill(Forward<T>& f, const T* q, const T* k, c
   f.tiles = (Lq + 127) / 128, f.parts = f.slices = 1, f.rows = heads * Lq, f.vectors = true;
 }
 #define INSTANCE(T) \\
-  template __global__ void attention_mma<T, 64>(Forward<T>); \\
+  template __global__ void attention_mma<T, 64>(Forward<T>, PreviousGrid); \\
   extern "C" __global__ void fill_##T(Forward<T>* f, const T* q, const T* k, const T* v, T* y, float* lse, int heads, \\
                                       int Lq, int Lk, bool causal) { \\
     fill(*f, q, k, v, y, lse, heads, Lq, Lk, causal); \\
@@ -39,8 +39,8 @@ INSTANCE(BFloat16) INSTANCE(Half) INSTANCE(float)
         "attention/attention_mma_backward.cu",
         "\n// Warps of a block",
         """
-template __global__ void query_gradients_mma<BFloat16, 64>(Gradients<BFloat16>);
-template __global__ void key_gradients_mma<BFloat16, 64>(Gradients<BFloat16>);
+template __global__ void query_gradients_mma<BFloat16, 64>(Gradients<BFloat16>, PreviousGrid);
+template __global__ void key_gradients_mma<BFloat16, 64>(Gradients<BFloat16>, PreviousGrid);
 extern "C" __global__ void fill(Gradients<BFloat16>* to, const BFloat16* q, const BFloat16* k, const BFloat16* v,
                                 const BFloat16* dy, float* lse, float* delta, BFloat16* dq, BFloat16* dk,
                                 BFloat16* dv, int heads, int Lq, int Lk, bool causal) {
@@ -78,10 +78,11 @@ extern "C" __global__ void fill(Tiles<Half>* t, FinishOf<Half>* f, const Half* a
         "\nbool is_aligned(",
         """
 #define INSTANCE(Q) \\
-  template __global__ void scaled_elements<Half, Q, 8>(const Half*, Q*, const float*, int64_t); \\
-  template __global__ void widened<Q, Half, 16>(const Q*, Half*, const float*, int64_t, int64_t, bool);
+  template __global__ void scaled_elements<Half, Q, 8>(const Half*, Q*, const float*, int64_t, PreviousGrid); \\
+  template __global__ void widened<Q, Half, 16>(const Q*, Half*, const float*, int64_t, int64_t, bool, PreviousGrid);
 INSTANCE(Float8E4M3) INSTANCE(Float8E5M2)
-template __global__ void measured_rows<BFloat16, Float8E4M3, 8>(const BFloat16*, Float8E4M3*, float*, int64_t);
+template __global__ void measured_rows<BFloat16, Float8E4M3, 8>(const BFloat16*, Float8E4M3*, float*, int64_t,
+                                                                PreviousGrid);
 }}""",
     ),
     "nf4": (
@@ -99,8 +100,8 @@ template __global__ void nibble_numbers<BFloat16>(const uint8_t*, BlockScales, B
 #include "scaffolding/ops/group_norm/kept_groups.cuh"
 using namespace sf;
 using namespace sf::cuda;
-template __global__ void sf::cuda::held_groups<BFloat16, true, 2>(Channels<BFloat16>, Hold);
-template __global__ void sf::cuda::kept_groups<BFloat16, true>(Channels<BFloat16>, Keep);
+template __global__ void sf::cuda::held_groups<BFloat16, true, 2>(Channels<BFloat16>, Hold, PreviousGrid);
+template __global__ void sf::cuda::kept_groups<BFloat16, true>(Channels<BFloat16>, Keep, PreviousGrid);
 __device__ void divide_by(Divider& to, uint32_t d) {
   to.d = d, to.shift = 0;
   while ((1u << to.shift) < d) ++to.shift;
@@ -133,7 +134,7 @@ using namespace sf::cuda;
 #define INSTANCE(Q, T, kGroups, kSums, act) \\
   template __global__ void sf::cuda::wgmma_product<Q, T, kGroups, kSums, Activation::act>( \\
       const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, \\
-      const WgmmaCall);
+      const WgmmaCall, PreviousGrid);
 INSTANCE(BFloat16, BFloat16, 2, 160, None) INSTANCE(Half, Half, 1, 80, None) INSTANCE(BFloat16, BFloat16, 2, 256, None)
 INSTANCE(BFloat16, BFloat16, 2, 256, GeluErf) INSTANCE(Half, Half, 1, 160, Silu)
 INSTANCE(Float8E4M3, BFloat16, 2, 160, None)
@@ -159,7 +160,7 @@ using namespace sf::cuda;
 #define INSTANCE(T, W, masked) \\
   template __global__ void sf::cuda::attention_wgmma<T, W, masked>( \\
       const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, \\
-      const AttentionCall<T>);
+      const AttentionCall<T>, PreviousGrid);
 INSTANCE(BFloat16, 64, false) INSTANCE(Half, 48, false) INSTANCE(Half, 80, true) INSTANCE(BFloat16, 128, false)
 INSTANCE(BFloat16, 160, false)
 template <class T> __device__ void fill(AttentionCall<T>& f, T* y, float* lse, const float* mask, int heads, int shared,
@@ -193,7 +194,7 @@ using namespace sf;
 using namespace sf::cuda;
 #define INSTANCE(kGroup, K) \\
   template __global__ void sf::cuda::row_norm_of_pair<true, BFloat16, BFloat16, kGroup, 8, K>( \\
-      RowNorm<BFloat16>, NormPair<BFloat16>, unsigned);
+      RowNorm<BFloat16>, NormPair<BFloat16>, unsigned, PreviousGrid);
 INSTANCE(kWarp, 5) INSTANCE(kThreads, 2)
 extern "C" __global__ void fill(RowNorm<BFloat16>* n, NormPair<BFloat16>* p, const BFloat16* x, BFloat16* y,
                                 const BFloat16* weight, const BFloat16* bias, float* mean, float* rstd, int rows,

@@ -74,9 +74,10 @@ __device__ void elements(const Walk<1 + sizeof...(In)>& w, const F& f, uint32_t 
 
 // Neighbouring threads take neighbouring vectors of V, or elements where operands do not allow vectors.
 template <class F, class Out, class... In>
-__global__ void __launch_bounds__(kThreads) elementwise_kernel(Walk<1 + sizeof...(In)> w, F f) {
+__global__ void __launch_bounds__(kThreads) elementwise_kernel(Walk<1 + sizeof...(In)> w, F f, PreviousGrid previous) {
   constexpr uint32_t V = lanes_for<Out, In...>();
   uint32_t thread = blockIdx.x * uint32_t(kThreads) + threadIdx.x, threads = gridDim.x * uint32_t(kThreads), done = 0;
+  previous.wait();
   std::index_sequence_for<In...> numbers;
   if (w.vectors) {
     done = w.n - w.n % V;

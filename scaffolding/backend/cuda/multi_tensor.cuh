@@ -69,7 +69,9 @@ template <class T> struct TensorBatch {
   }
 };
 
-template <class T, class F> __global__ void __launch_bounds__(kThreads) tensor_elements(TensorBatch<T> batch, F given) {
+template <class T, class F>
+__global__ void __launch_bounds__(kThreads) tensor_elements(TensorBatch<T> batch, F given, PreviousGrid previous) {
+  previous.wait();
   const F f = given.of_now();
   if (f.skip()) return;
   const int k = batch.index();

@@ -16,8 +16,10 @@ template <class T> struct Backward {
 };
 
 // delta of a row per warp.
-template <class T> __global__ void __launch_bounds__(kThreads) row_deltas(Backward<T> g, int64_t rows) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) row_deltas(Backward<T> g, int64_t rows, PreviousGrid previous) {
   int64_t row = int64_t(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  previous.wait();
   if (row >= rows) return;
   int64_t l = row % g.shape.Lq, h = row / g.shape.Lq % g.shape.Hq, b = row / g.shape.Lq / g.shape.Hq;
   const T *y = g.y.at(b, h, l), *dy = g.dy.at(b, h, l);

@@ -55,7 +55,8 @@ template <class T> __device__ inline Work work_of(const Forward<T>& f, int block
   return w;
 }
 
-template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) attention_mma(Forward<T> f) {
+template <class T, int D>
+__global__ void __launch_bounds__(kMmaThreads, 2) attention_mma(Forward<T> f, PreviousGrid previous) {
   using Tile = ForwardTile<T, D>;
   constexpr int M = Tile::M, kKeys = Tile::kKeys, kColumns = Tile::kColumns, W = Tile::W, kValueW = Tile::kValueW;
   const AttentionShape& s = f.shape;
@@ -73,6 +74,7 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) atte
                       keys_at = queries_at + SharedAddress(N * kRowBytes<W>),
                       values_at = keys_at + SharedAddress(kKeys * kRowBytes<W>);
   auto exist = [&](int j0) { return s.Lk - j0 < kKeys ? s.Lk - j0 : kKeys; };
+  previous.wait();
   if (first < last) {
     bring_rows<W>(queries_at, f.q.at(b, h, i0), f.q.row, N, queries, s.D, f.vectors);
     bring_rows<W>(keys_at, k + first * kKeys * f.k.row, f.k.row, kKeys, exist(first * kKeys), s.D, f.vectors);
@@ -161,8 +163,9 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) atte
 }
 
 // A warp per query: the parts' results, weighted by their share of the sum of weights.
-template <class T> __global__ void __launch_bounds__(kThreads) join_parts(Forward<T> f) {
+template <class T> __global__ void __launch_bounds__(kThreads) join_parts(Forward<T> f, PreviousGrid previous) {
   int64_t row = int64_t(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  previous.wait();
   if (row >= f.rows) return;
   const AttentionShape& s = f.shape;
   float top = -INFINITY, sum = 0;

@@ -53,7 +53,8 @@ template <class T> struct Gradients {
   bool vectors;
 };
 
-template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) query_gradients_mma(Gradients<T> a) {
+template <class T, int W>
+__global__ void __launch_bounds__(kMmaThreads, 2) query_gradients_mma(Gradients<T> a, PreviousGrid previous) {
   using Tile = QueryTile<W>;
   constexpr int M = Tile::M, kOthers = Tile::kOthers, kColumns = Tile::kColumns;
   const Backward<T>& g = a.g;
@@ -73,6 +74,7 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) quer
   constexpr SharedAddress kTileBytes = kOthers * kRowBytes<W>;
   const SharedAddress q_at = shared_address(dynamic_shared()), dy_at = q_at + SharedAddress(N * kRowBytes<W>),
                       k_at = dy_at + SharedAddress(N * kRowBytes<W>), v_at = k_at + Tile::kStages * kTileBytes;
+  previous.wait();
   bring_rows<W>(q_at, g.q.at(b, h, i0), g.q.row, N, queries, s.D, a.vectors);
   bring_rows<W>(dy_at, g.dy.at(b, h, i0), g.dy.row, N, queries, s.Dv, a.vectors);
 
@@ -140,7 +142,8 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) quer
                        g.dq.row, queries - row0, width < kColumns ? width : kColumns, a.vectors);
 }
 
-template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_gradients_mma(Gradients<T> a) {
+template <class T, int W>
+__global__ void __launch_bounds__(kMmaThreads, 2) key_gradients_mma(Gradients<T> a, PreviousGrid previous) {
   using Tile = KeyTile<W>;
   constexpr int M = Tile::M, kOthers = Tile::kOthers, kColumns = Tile::kColumns;
   const Backward<T>& g = a.g;
@@ -158,6 +161,7 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_
   constexpr SharedAddress kTileBytes = kOthers * kRowBytes<W>;
   const SharedAddress k_at = shared_address(dynamic_shared()), v_at = k_at + SharedAddress(N * kRowBytes<W>),
                       q_at = v_at + SharedAddress(N * kRowBytes<W>), dy_at = q_at + Tile::kStages * kTileBytes;
+  previous.wait();
   bring_rows<W>(k_at, g.k.at(b, hk, j0), g.k.row, N, keys, s.D, a.vectors);
   bring_rows<W>(v_at, g.v.at(b, hk, j0), g.v.row, N, keys, s.Dv, a.vectors);
 
@@ -235,7 +239,7 @@ template <class T, int W> void gradients(const AttentionBackward& a) {
   for (const TensorView* t : {&a.q, &a.k, &a.v, &a.dy, &a.dq, &a.dk, &a.dv}) f.vectors = f.vectors && moves_vectors(*t);
   const AttentionShape& s = f.g.shape;
   const size_t most = most_shared(device);
-  auto run = [&](auto tile, int rows, int columns, int64_t heads, void (*kernel)(Gradients<T>)) {
+  auto run = [&](auto tile, int rows, int columns, int64_t heads, void (*kernel)(Gradients<T>, PreviousGrid)) {
     using Tile = decltype(tile);
     int warps = warps_for<Tile>(rows, most), n = 16 * Tile::M * warps;
     f.tiles = (rows + n - 1) / n;

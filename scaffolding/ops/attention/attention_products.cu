@@ -18,10 +18,12 @@ constexpr int64_t kMostScratch = 448ll << 20;  // bytes of scores and weights
 constexpr int64_t kFewestScores = 1ll << 20;  // of a head, below which one launch of FlashAttention's kernel is as good
 
 // A block per row: weights = softmax of scores, and log(sum(exp(scores))) where lse is given.
-template <class T, int V> SF_ROW_KERNEL weights_of_scores(const float* scores, T* weights, float* lse, int64_t cols) {
+template <class T, int V>
+SF_ROW_KERNEL weights_of_scores(const float* scores, T* weights, float* lse, int64_t cols, PreviousGrid previous) {
   using E = Exponential<T>;
   const RowGroup<kThreads> g{kThreads};
   const float* x = scores + blockIdx.x * cols;
+  previous.wait();
   const float unit = E::unit(1.0f);
   float top = -INFINITY, total = 0;
   for_my_columns<V, 0>(g, cols, [&](int64_t c, int) {

@@ -5,6 +5,7 @@
 // and the product of the other run at the same time. Weights go from the sums of the one product to the operand of the
 // other in registers.
 #pragma once
+#include "scaffolding/backend/cuda/previous_grid.cuh"
 #include "scaffolding/backend/cuda/warpgroup.cuh"
 #include "scaffolding/backend/cuda/warpgroup_rows.cuh"
 #include "scaffolding/ops/attention/attention_mma.cuh"
@@ -88,7 +89,6 @@ template <int W, bool masked, class T>
 __device__ void copy_heads(const TensorMap& q, const TensorMap& k, const TensorMap& v, const AttentionCall<T>& f,
                            AttentionRings<W, masked> rings) {
   using Tile = WarpgroupAttention<W, masked>;
-  prefetch_map(q), prefetch_map(k), prefetch_map(v);
   auto copy = [](auto& ring, const TensorMap& map, int box_bytes, int b, int h, int row) {
     ring.begin_to_fill();
     for (int box = 0; box < Tile::kBoxes; ++box)
@@ -219,16 +219,18 @@ __device__ void attend(int group, const AttentionCall<T>& f, AttentionRings<W, m
 template <class T, int W, bool masked>
 __global__ void __launch_bounds__(WarpgroupAttention<W, masked>::kThreads, 1)
     attention_wgmma(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
-                    const __grid_constant__ TensorMap v, const AttentionCall<T> f) {
+                    const __grid_constant__ TensorMap v, const AttentionCall<T> f, PreviousGrid previous) {
   using Tile = WarpgroupAttention<W, masked>;
   const AttentionRings<W, masked> rings((shared_address(dynamic_shared()) + Tile::kAlignment - 1) / Tile::kAlignment *
                                         Tile::kAlignment);
   if (threadIdx.x == 0) {
+    prefetch_map(q), prefetch_map(k), prefetch_map(v);  // parameters, which no grid writes
     constexpr unsigned kWarps = 4 * Tile::kGroups;
     rings.queries.init(kWarps), rings.keys.init(kWarps), rings.values.init(kWarps);
     publish_barriers();
   }
   __syncthreads();
+  previous.wait();
   const int group = int(threadIdx.x) / 128;
   if (group == 0) {
     keep_registers<24>();

@@ -22,8 +22,9 @@ struct Pieces {
 
 constexpr int kUnits = 4;  // of a thread, all on their way at once
 
-template <class U> __global__ void __launch_bounds__(kThreads) cat_units(Pieces p) {
+template <class U> __global__ void __launch_bounds__(kThreads) cat_units(Pieces p, PreviousGrid previous) {
   uint32_t first = blockIdx.x * uint32_t(kThreads * kUnits) + threadIdx.x;
+  previous.wait();
   U x[kUnits];
 #pragma unroll
   for (int j = 0; j < kUnits; ++j) {

@@ -23,7 +23,7 @@ template <class D, class S> constexpr int tile_edge() { return 8 * tile_lanes<D,
 // Vectors of a row change places by its number, so that neither side meets a bank twice: the eight threads that load
 // one line write to eight different groups of banks.
 template <class D, class S, class F>
-__global__ void __launch_bounds__(kThreads) transpose_vectors(Transpose t, F convert) {
+__global__ void __launch_bounds__(kThreads) transpose_vectors(Transpose t, F convert, PreviousGrid previous) {
   constexpr uint32_t V = tile_lanes<D, S>(), kEdge = 8 * V;
   __shared__ Vec<D, V> tile[kEdge][8];
   int64_t at[2];
@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(kThreads) transpose_vectors(Transpose t, F con
   uint32_t y0 = (q - t.tiles.sizes[1].quotient(q) * t.tiles.sizes[1].d) * kEdge;
   const char* src = t.tiles.data[1] + at[1];
   char* dst = t.tiles.data[0] + at[0];
+  previous.wait();
   constexpr uint32_t kVectors = kEdge * 8, kSteps = (kVectors + kThreads - 1) / kThreads;
   Vec<S, V> in[kSteps];
 #pragma unroll
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) transpose_vectors(Transpose t, F con
 // The same for sizes, strides and addresses that no vectors fit: a warp takes neighbours along y, then along x.
 // Rows are one bank apart.
 template <class D, class S, class F>
-__global__ void __launch_bounds__(kThreads) transpose_elements(Transpose t, F convert) {
+__global__ void __launch_bounds__(kThreads) transpose_elements(Transpose t, F convert, PreviousGrid previous) {
   constexpr uint32_t kEdge = tile_edge<D, S>(), kSteps = kEdge * kEdge / kThreads, kRows = kThreads / kEdge;
   __shared__ D tile[kEdge][kEdge + (sizeof(D) < 4 ? 4 / sizeof(D) : 1)];
   int64_t at[2];
@@ -70,6 +71,7 @@ __global__ void __launch_bounds__(kThreads) transpose_elements(Transpose t, F co
            row = threadIdx.x / kEdge;
   const char* src = t.tiles.data[1] + at[1] + row * t.src_step + lane * sizeof(S);
   char* dst = t.tiles.data[0] + at[0] + row * t.dst_step + lane * sizeof(D);
+  previous.wait();
   if (y0 + lane < t.ny) {
 #pragma unroll 8
     for (uint32_t j = 0; j < kSteps; ++j)

@@ -29,7 +29,7 @@ __device__ inline Statistics<real_t<T>> statistics(const Channels<T>& c, const M
 
 // A block per group.
 template <class T, int V, bool kLast, int kBlock>
-__global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider vectors_of_plane) {
+__global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider vectors_of_plane, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr int kDeep = kBlock > kThreads ? 2 : kAhead;  // a thread of a large block has 64 registers
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups;
@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider ve
   const T* from = x + int64_t(t.pixel) * between;
   const int64_t stride = int64_t(t.step) * between;
 
+  previous.wait();
   const int64_t mine = t.pixel < end ? (end - 1 - t.pixel) / t.step + 1 : 0;  // vectors
   Distances<A> distances(mine > 0 ? mean_of<A>(*reinterpret_cast<const Held<T, V>*>(from)) : A(0));
   for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Held<T, V>& held, int64_t) {
@@ -92,7 +93,8 @@ __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider ve
 // NHWC: moments of the groups, or parts of groups, of a chunk of channels in one piece of a picture.
 // out[tile][slice][group of the chunk]
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads, 4) pixel_moments(Channels<T> c, Split s, Moments<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads, 4)
+    pixel_moments(Channels<T> c, Split s, Moments<real_t<T>>* out, PreviousGrid previous) {
   using A = real_t<T>;
   alignas(16) __shared__ A places[kThreads * ChannelTable<A, V>::kPitch];
   const ChannelTable<A, V> table(places);
@@ -101,6 +103,7 @@ __global__ void __launch_bounds__(kThreads, 4) pixel_moments(Channels<T> c, Spli
   const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels;
   const int pixels = int(lesser(c.space - first, s.pixels));
   const RowCounts counts(pixels, t.step);
+  previous.wait();
   A shift[V] = {}, sum[V] = {}, squares[V] = {};
   const int mine = t.works() && channel < c.channels ? counts(t.pixel) : 0;
   if (mine > 0) {
@@ -135,12 +138,14 @@ __global__ void __launch_bounds__(kThreads, 4) pixel_moments(Channels<T> c, Spli
 
 // NCHW: moments of pieces of a group, which is dense.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) plane_moments(Channels<T> c, int64_t pieces, Moments<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads)
+    plane_moments(Channels<T> c, int64_t pieces, Moments<real_t<T>>* out, PreviousGrid previous) {
   using A = real_t<T>;
   const int64_t size = c.group_size(), per = (size / V + pieces - 1) / pieces, group = blockIdx.x / pieces,
                 first = blockIdx.x % pieces * per + threadIdx.x;
   const int64_t end = lesser(size / V, blockIdx.x % pieces * per + per);
   const T* x = c.x + group * size + first * V;
+  previous.wait();
   const int64_t mine = first < end ? (end - 1 - first) / kThreads + 1 : 0;  // vectors
   Distances<A> distances(mine > 0 ? mean_of<A>(*reinterpret_cast<const Held<T, V>*>(x)) : A(0));
   for_vectors<T, V>(x, kThreads * V, first, end, kThreads, [&](const Held<T, V>& held, int64_t) {
@@ -160,9 +165,11 @@ template <class A> struct Constants { A *mean, *scale, *offset; };
 // NHWC.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
-    group_statistics(Channels<T> c, Split s, int lanes, const Moments<real_t<T>>* of_piece, Constants<real_t<T>> k) {
+    group_statistics(Channels<T> c, Split s, int lanes, const Moments<real_t<T>>* of_piece, Constants<real_t<T>> k,
+                     PreviousGrid previous) {
   using A = real_t<T>;
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups;
+  previous.wait();
   Moments<A> mine;
   if (c.last) {
     const int across = s.columns * lanes, chunk0 = g * c.width / across,
@@ -186,11 +193,13 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // The last pixels first: the cache has them still.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads, 4) normalise_pixels(Channels<T> c, Split s, Constants<real_t<T>> k) {
+__global__ void __launch_bounds__(kThreads, 4)
+    normalise_pixels(Channels<T> c, Split s, Constants<real_t<T>> k, PreviousGrid previous) {
   using A = real_t<T>;
   const Tile t(s.columns);
   const int tile = int(gridDim.x - 1 - blockIdx.x), channel = (tile % s.chunks * s.columns + t.column) * V;
   const int64_t piece = tile / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels;
+  previous.wait();
   if (!t.works() || channel >= c.channels) return;
   A mean[V], scale[V], offset[V];
   read_lanes<V>(k.mean + n * c.channels + channel, mean);
@@ -215,10 +224,12 @@ __global__ void __launch_bounds__(kThreads, 4) normalise_pixels(Channels<T> c, S
 // first: the first plane; count: vectors.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    normalise_planes(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, Constants<real_t<T>> k) {
+    normalise_planes(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, Constants<real_t<T>> k,
+                     PreviousGrid previous) {
   using A = real_t<T>;
   const uint32_t begin = blockIdx.x * uint32_t(kThreads * kAhead), mine = begin + threadIdx.x;
   const int64_t start = first * c.space;
+  previous.wait();
   with_silu(c.silu, [&](auto silu) {
     for_vectors<T, V>(c.x + start + int64_t(mine) * V, kThreads * V, mine,
                       lesser(int64_t(count), begin + uint32_t(kThreads * kAhead)), kThreads,

@@ -85,7 +85,8 @@ __device__ inline void write_dx(T* out, const Held<T, V>& held_x, const Held<T, 
 
 // NHWC: a block per group, dx included.
 template <class T, int V>
-__global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, ChannelSums<double>* of_channel) {
+__global__ void __launch_bounds__(kGroupThreads)
+    whole_groups(Channels<T> c, ChannelSums<double>* of_channel, PreviousGrid previous) {
   using A = real_t<T>;
   const int64_t n = blockIdx.x / c.groups;
   const int channel0 = int(blockIdx.x % c.groups) * c.width;
@@ -93,6 +94,7 @@ __global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, Cha
   const int channel = channel0 + t.column * V;
   const int64_t at = (n * c.space + t.pixel) * c.channels + channel, stride = int64_t(t.step) * c.channels,
                 end = t.works() ? c.space : 0;
+  previous.wait();
   const double rstd = double(c.rstd[blockIdx.x]);
   double means[2] = {};
   {
@@ -133,7 +135,8 @@ __global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, Cha
 
 // NHWC: sums of the channels of one piece of a picture.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads)
+    pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out, PreviousGrid previous) {
   using A = real_t<T>;
   const Tile t(s.columns);
   const int channel0 = int(blockIdx.x) % s.chunks * s.columns * V, channel = channel0 + t.column * V;
@@ -141,6 +144,7 @@ __global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, C
                 at = (n * c.space + first + t.pixel) * c.channels + channel;
   const bool works = t.works() && channel < c.channels;
   const int end = works ? int(lesser(c.space - first, s.pixels)) : 0;
+  previous.wait();
   Summing<T, V> sums(c, n, works ? channel : 0);
   alignas(16) __shared__ A places[kThreads * ChannelTable<A, V>::kPitch];
   const ChannelTable<A, V> table(places);
@@ -159,9 +163,11 @@ __global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, C
 
 // NCHW: a warp or a block per plane.
 template <class T, int V, int kGroup>
-__global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, ChannelSums<real_t<T>>* out) {
+__global__ void __launch_bounds__(kThreads)
+    plane_sums(Channels<T> c, ChannelSums<real_t<T>>* out, PreviousGrid previous) {
   using G = RowThreads<kGroup>;
   const int64_t plane = G::row();
+  previous.wait();
   if (plane >= c.batch * c.channels) return;
   const int channel = int(plane % c.channels);
   const int64_t group = plane / c.channels * c.groups + channel / c.width, at = plane * c.space + G::lane() * V;
@@ -190,12 +196,13 @@ __global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, ChannelSum
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     group_means(Channels<T> c, int64_t pieces, const ChannelSums<real_t<T>>* of_piece, ChannelSums<double>* of_channel,
-                TermArrays<real_t<T>> k) {
+                TermArrays<real_t<T>> k, PreviousGrid previous) {
   __shared__ double of_thread[2][kThreads];
   const int64_t n = blockIdx.x / c.groups;
   const int channel0 = int(blockIdx.x % c.groups) * c.width;
   const Tile t(c.width < kThreads ? c.width : kThreads);  // its "pixels" are pieces
   double means[2] = {};
+  previous.wait();
   for (int begin = 0; begin < c.width; begin += t.across) {
     const int i = begin + t.column, channel = channel0 + i;
     double dz = 0, dz_hat = 0;
@@ -229,11 +236,13 @@ __global__ void __launch_bounds__(kThreads)
 
 // The last pixels first: the cache has them still.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) pixel_gradients(Channels<T> c, Split s, TermArrays<real_t<T>> k) {
+__global__ void __launch_bounds__(kThreads)
+    pixel_gradients(Channels<T> c, Split s, TermArrays<real_t<T>> k, PreviousGrid previous) {
   using A = real_t<T>;
   const Tile t(s.columns);
   const int tile = int(gridDim.x - 1 - blockIdx.x), channel = (tile % s.chunks * s.columns + t.column) * V;
   const int64_t piece = tile / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels;
+  previous.wait();
   if (!t.works() || channel >= c.channels) return;
   const int mine = RowCounts(int(lesser(c.space - first, s.pixels)), t.step)(t.pixel);
   const int64_t of = n * c.channels + channel, last = first + t.pixel + int64_t(mine - 1) * t.step,
@@ -261,10 +270,12 @@ __global__ void __launch_bounds__(kThreads) pixel_gradients(Channels<T> c, Split
 // first: the first plane; count: vectors.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    plane_gradients(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, TermArrays<real_t<T>> k) {
+    plane_gradients(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, TermArrays<real_t<T>> k,
+                    PreviousGrid previous) {
   const uint32_t begin = blockIdx.x * uint32_t(kThreads * kAhead), mine = begin + threadIdx.x,
                  end = begin + uint32_t(kThreads * kAhead) < count ? begin + uint32_t(kThreads * kAhead) : count;
   const int64_t start = first * c.space;
+  previous.wait();
   with_silu(c.silu, [&](auto silu) {
     for_pairs<T, V>(c.x + start + int64_t(mine) * V, c.dy + start + int64_t(mine) * V, kThreads * V, mine, end,
                     kThreads, [&](const Held<T, V>& x, const Held<T, V>& dy, int64_t at) {
@@ -281,8 +292,9 @@ __global__ void __launch_bounds__(kThreads)
 template <class A>
 __global__ void __launch_bounds__(kThreads)
     parameter_gradients(int64_t batch, int64_t channels, const ChannelSums<double>* sums, Numbers dweight,
-                        Numbers dbias) {
+                        Numbers dbias, PreviousGrid previous) {
   int64_t channel = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  previous.wait();
   if (channel >= channels) return;
   double dz = 0, dz_hat = 0;
 #pragma unroll 8

@@ -25,7 +25,7 @@ struct Hold {
 };
 
 template <class T, bool kSilu, int K>
-__global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Hold k) {
+__global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Hold k, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr int V = lanes_for<T>();
   const unsigned cluster = k.cluster(), rank = blockIdx.x & (cluster - 1), of = blockIdx.x >> k.log_cluster;
@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(kMostHolders, 1) held_groups(Channels<T> c, Ho
   const int row = int(k.columns.quotient(threadIdx.x)), column = int(threadIdx.x) - row * columns;
   const int64_t begin = int64_t(rank) * k.pixels;
   const int pixels = int(lesser(c.space - begin, k.pixels)), mine = row < k.rows ? pixels - row : 0;
+  previous.wait();
   Held<T, V> held[K];
   {
     const auto [x, between] = c.column(n, channel0 + column * V);

@@ -21,7 +21,8 @@ __device__ inline real_t<T> dz_of(real_t<T> distance, real_t<T> dy, real_t<T> sc
 // slope:
 // dx = scale dz - base - (x - mean) slope; z = (x - mean) scale + offset.
 template <class T, bool kSilu>
-__global__ void __launch_bounds__(kThreads, 2) kept_gradients(Channels<T> c, Keep k, ChannelSums<double>* of_channel) {
+__global__ void __launch_bounds__(kThreads, 2)
+    kept_gradients(Channels<T> c, Keep k, ChannelSums<double>* of_channel, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr int V = lanes_for<T>();
   const KeptPart<T> p(c, k);
@@ -31,6 +32,7 @@ __global__ void __launch_bounds__(kThreads, 2) kept_gradients(Channels<T> c, Kee
   double *partial = reinterpret_cast<double*>(table.at + p.vectors * table.kPitch), *total = partial + 2 * p.channels;
   A *mean = reinterpret_cast<A*>(total + 2 * p.channels), *scale = mean + p.channels, *offset = scale + p.channels,
     *base = offset + p.channels, *slope = base + p.channels;
+  previous.wait();
 #pragma unroll
   for (int i = 0; i < p.kParts; ++i) {
     const int64_t of_picture = p.n * c.space * c.channels + p.channel();

@@ -8,7 +8,8 @@ inline constexpr unsigned kMostKeepers = 512;  // threads of a block; two such b
 
 // Dynamic shared memory: vectors[slots][rows][columns], the table of the rows' moments, moments of the block's groups
 // by slices, rstd of the groups, and of each channel mean, scale and offset.
-template <class T, bool kSilu> __global__ void __launch_bounds__(kMostKeepers, 2) kept_groups(Channels<T> c, Keep k) {
+template <class T, bool kSilu>
+__global__ void __launch_bounds__(kMostKeepers, 2) kept_groups(Channels<T> c, Keep k, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr int V = lanes_for<T>();
   const KeptPart<T> p(c, k);
@@ -16,6 +17,7 @@ template <class T, bool kSilu> __global__ void __launch_bounds__(kMostKeepers, 2
   const ChannelTable<A, V> table(reinterpret_cast<A*>(dynamic_shared() + k.kept_bytes()));
   A *partial = table.at + p.vectors * table.kPitch, *rstd = partial + 3 * k.slices * k.groups, *mean = rstd + k.groups,
     *scale = mean + p.channels, *offset = scale + p.channels;
+  previous.wait();
   {
     const auto [x, between] = c.column(p.n, p.channel());
 #pragma unroll

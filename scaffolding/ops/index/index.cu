@@ -110,9 +110,11 @@ bool in_vectors(cpu::StridedLoop& loop, int dense, int64_t item, int64_t lanes) 
 }
 
 template <class U, int V>
-__global__ void __launch_bounds__(kThreads) take_elements(Walk<3> w, int64_t scale, int64_t bound) {
+__global__ void __launch_bounds__(kThreads)
+    take_elements(Walk<3> w, int64_t scale, int64_t bound, PreviousGrid previous) {
   constexpr int kEach = 2;  // of a thread, both on their way at once
   uint32_t first = blockIdx.x * uint32_t(kThreads * kEach) + threadIdx.x;
+  previous.wait();
   int64_t at[kEach][3];
 #pragma unroll
   for (int j = 0; j < kEach; ++j) {

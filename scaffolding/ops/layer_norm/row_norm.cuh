@@ -38,11 +38,13 @@ __device__ inline void scale_and_shift(A (&v)[V], const Numbers& scale, const Nu
   }
 }
 
-template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(RowNorm<T> n, unsigned width) {
+template <bool kMean, class T, int kGroup, int V, int K>
+SF_ROW_KERNEL row_norm(RowNorm<T> n, unsigned width, PreviousGrid previous) {
   using A = real_t<T>;
   RowGroup<kGroup> g{width};
   int64_t row = g.row(), cols = row < n.rows ? n.cols : 0;  // lanes without a row stay for the shuffles
   T* y = n.y + row * n.cols;
+  previous.wait();
   WideRuns<T, V, K> runs(g, n.x + row * n.cols, cols);
   if (n.residual) {
     RowRuns<T, V, K> residuals(g, n.residual + row * n.cols, cols);
@@ -126,13 +128,15 @@ __device__ inline void read_pair(const NormPair<P>& pair, int64_t batch, int c, 
 // row_norm where a NormPair says it all. Short code besides few waits: such a call takes a few microseconds, in which
 // each multiprocessor also loads the instructions.
 template <bool kMean, class T, class P, int kGroup, int V, int K>
-__global__ void __launch_bounds__(kThreads, 3) row_norm_of_pair(RowNorm<T> n, NormPair<P> pair, unsigned width) {
+__global__ void __launch_bounds__(kThreads, 3)
+    row_norm_of_pair(RowNorm<T> n, NormPair<P> pair, unsigned width, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr bool kHeld = std::is_same_v<T, P>;  // numbers twice as long would take too many registers
   RowGroup<kGroup> g{width};
   int64_t row = g.row();
   int cols = row < n.rows ? int(n.cols) : 0;  // lanes without a row stay for the shuffles
   Held<T, V> xs[K], factors[K], offsets[K];
+  previous.wait();
   load_runs<V, K>(g, cols, n.x + row * n.cols, xs);
   if (n.residual) {
     load_runs<V, K>(g, cols, n.residual + row * n.cols, factors);

@@ -69,7 +69,7 @@ enum ColumnSum { kSumOfProducts, kSumOfGradients, kColumnSums };  // of e * h, o
 // dx, and with kSums partial[piece][what][column], in one pass over x and dy. Two blocks on each multiprocessor take
 // many rows in turn; a thread keeps at most K runs of V columns of one, and the sums of those columns.
 template <class T, int V, int K, bool kSums>
-SF_ROW_KERNEL row_norm_gradients(RowNormGradient<T> n, RowPieces pieces, real_t<T>* partial) {
+SF_ROW_KERNEL row_norm_gradients(RowNormGradient<T> n, RowPieces pieces, real_t<T>* partial, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr int kWarps = kThreads / kWarp;
   // what dy is multiplied with, of each column; then the threads' sums
@@ -79,6 +79,7 @@ SF_ROW_KERNEL row_norm_gradients(RowNormGradient<T> n, RowPieces pieces, real_t<
            tall = kThreads >> pieces.log_wide, warp = threadIdx.x / kWarp;
   PieceOfRows at(n, pieces);
   int cols = int(n.cols);
+  previous.wait();
 #pragma unroll 1
   for (int run = int(threadIdx.x); run < K * int(wide); run += kThreads) {
     int c = run * V;
@@ -194,13 +195,14 @@ SF_ROW_KERNEL row_norm_gradients(RowNormGradient<T> n, RowPieces pieces, real_t<
 // partial[piece][what][column] of rows that row_norm_gradients does not take.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    row_norm_partial_sums(RowNormGradient<T> n, RowPieces pieces, real_t<T>* partial) {
+    row_norm_partial_sums(RowNormGradient<T> n, RowPieces pieces, real_t<T>* partial, PreviousGrid previous) {
   using A = real_t<T>;
   __shared__ A shared[kThreads][V + 1];  // one more than a vector: neighbours in other banks
   unsigned wide = 1u << pieces.log_wide, along = threadIdx.x & (wide - 1), of_row = threadIdx.x >> pieces.log_wide,
            tall = kThreads >> pieces.log_wide;
   PieceOfRows at(n, pieces);
   int64_t first_column = int64_t(blockIdx.x % pieces.blocks_wide) * wide * V, c = first_column + along * V;
+  previous.wait();
   A sums[kColumnSums][V] = {};
   if (c < n.cols) {
     const T *x = n.x + (at.first + of_row) * n.cols + c, *dy = n.dy + (at.first + of_row) * n.cols + c;
@@ -233,11 +235,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // dx alone, of rows that row_norm_gradients does not take.
-template <class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm_dx(RowNormGradient<T> n, unsigned width) {
+template <class T, int kGroup, int V, int K>
+SF_ROW_KERNEL row_norm_dx(RowNormGradient<T> n, unsigned width, PreviousGrid previous) {
   using A = real_t<T>;
   RowGroup<kGroup> group{width};
   int64_t row = group.row(), cols = row < n.rows ? n.cols : 0;  // lanes without a row stay for the shuffles
   T* dx = n.dx + row * n.cols;
+  previous.wait();
   RowRuns<T, V, K> xs(group, n.x + row * n.cols, cols), dys(group, n.dy + row * n.cols, cols);
   A mean = cols > 0 && n.mean ? n.mean[row] : A(0), rstd = cols > 0 ? n.rstd[row] : A(0), sum = 0, sum_hat = 0, v[V],
     g[V];
@@ -296,11 +300,12 @@ template <class A> struct ColumnTotals {
 
 // 32 columns a block, whose warps share the pieces; in float64. kBatch: dscale and dshift of a batch, else dweight and
 // dbias.
-template <bool kBatch, class A> __global__ void row_norm_total_sums(ColumnTotals<A> t) {
+template <bool kBatch, class A> __global__ void row_norm_total_sums(ColumnTotals<A> t, PreviousGrid previous) {
   __shared__ double sums[kColumnSums][kWarp][kWarp];
   unsigned along = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp,
            blocks_wide = unsigned((t.cols + kWarp - 1) / kWarp);
   int64_t c = int64_t(blockIdx.x % blocks_wide) * kWarp + along, batch = blockIdx.x / blocks_wide;
+  previous.wait();
   double products = 0, gradients = 0;
   if (c < t.cols) {
     int64_t pieces = kBatch ? t.per_batch : t.batches * t.per_batch;

@@ -6,6 +6,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include "scaffolding/backend/cuda/previous_grid.cuh"
 #include "scaffolding/backend/cuda/vec.cuh"
 #include "scaffolding/backend/cuda/warpgroup.cuh"
 #include "scaffolding/backend/cuda/warpgroup_rows.cuh"
@@ -145,8 +146,6 @@ template <class Q, class Shape, bool gated>
 __device__ void copy_operands(const TensorMap& a, const TensorMap& b, const TensorMap& gate, const WgmmaCall& g,
                               SharedAddress stages, SharedAddress full, SharedAddress empty) {
   constexpr int kColumns = Shape::kBytesB / Shape::kRowBytes / (gated ? 2 : 1), kDepth = Shape::kRowBytes / sizeof(Q);
-  prefetch_map(a), prefetch_map(b);
-  if constexpr (gated) prefetch_map(gate);
   const int rank = int(cluster_rank()), part = kColumns / g.cluster;  // rows of b that this block copies
   const unsigned all = (1u << g.cluster) - 1;
   int stage = 0;
@@ -213,18 +212,21 @@ __device__ void multiply_rows(int group, const WgmmaCall& g, SharedAddress stage
 template <class Q, class T, int kGroups, int kSums, Activation act>
 __global__ void __launch_bounds__(128 * (kGroups + 1), 1)
     wgmma_product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
-                  const __grid_constant__ TensorMap gate, const WgmmaCall g) {
+                  const __grid_constant__ TensorMap gate, const WgmmaCall g, PreviousGrid previous) {
   using Shape = WgmmaShape<kGroups, kSums>;
   const unsigned warps = unsigned(4 * kGroups * g.cluster);  // that a stage is read by, here or in other blocks
   const SharedAddress stages =
       (shared_address(dynamic_shared()) + Shape::kAlignment - 1) / Shape::kAlignment * Shape::kAlignment;
   const SharedAddress full = stages + Shape::kStages * Shape::kBytes, empty = full + 8 * Shape::kStages;
   if (threadIdx.x == 0) {
+    prefetch_map(a), prefetch_map(b);  // parameters, which no grid writes
+    if constexpr (act != Activation::None) prefetch_map(gate);
     for (int i = 0; i < Shape::kStages; ++i) init_barrier(full + 8 * i, 1), init_barrier(empty + 8 * i, warps);
     publish_barriers();
   }
   arrive_without_writes();  // but for the barriers, which are published
   wait_for_cluster();
+  previous.wait();
   const int group = int(threadIdx.x) / 128;
   if (group == 0) {
     if constexpr (kGroups > 1) keep_registers<40>();

@@ -39,9 +39,11 @@ template <class Q, int V> __device__ inline void write_codes(Q* q, float (&v)[V]
 }
 
 template <class T, class Q, int V>
-__global__ void __launch_bounds__(kThreads) measured_rows(const T* x, Q* q, float* scale, int64_t cols) {
+__global__ void __launch_bounds__(kThreads)
+    measured_rows(const T* x, Q* q, float* scale, int64_t cols, PreviousGrid previous) {
   const int64_t row = blockIdx.x;
   x += row * cols, q += row * cols;
+  previous.wait();
   float most = 0, v[V];
   for (int64_t c = int64_t(threadIdx.x) * V; c < cols; c += kThreads * V) {
     read_floats(x + c, v);
@@ -59,8 +61,10 @@ __global__ void __launch_bounds__(kThreads) measured_rows(const T* x, Q* q, floa
 }
 
 template <class T, class Q, int V>
-__global__ void __launch_bounds__(kThreads) scaled_elements(const T* x, Q* q, const float* scale, int64_t n) {
+__global__ void __launch_bounds__(kThreads)
+    scaled_elements(const T* x, Q* q, const float* scale, int64_t n, PreviousGrid previous) {
   const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * V;
+  previous.wait();
   if (i >= n) return;
   float v[V];
   read_floats(x + i, v);
@@ -69,8 +73,9 @@ __global__ void __launch_bounds__(kThreads) scaled_elements(const T* x, Q* q, co
 
 template <class Q, class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    widened(const Q* q, T* y, const float* scale, int64_t n, int64_t cols, bool per_row) {
+    widened(const Q* q, T* y, const float* scale, int64_t n, int64_t cols, bool per_row, PreviousGrid previous) {
   const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * V;
+  previous.wait();
   if (i >= n) return;
   const Vec<Q, V> in = *reinterpret_cast<const Vec<Q, V>*>(q + i);
   const float s = scale[per_row ? i / cols : 0];

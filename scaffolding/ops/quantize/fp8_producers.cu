@@ -49,10 +49,12 @@ template <class T> __device__ inline float rounded(float x) { return float(widen
 
 // A warp makes a row, which it reads again for each step: it is in the cache of the multiprocessor then.
 template <int V, class T>
-__global__ void __launch_bounds__(kThreads) norm_rows(const T* x, Numbers weight, Numbers bias, Float8E4M3* q,
-                                                      float* scale, int64_t rows, int64_t cols, float eps) {
+__global__ void __launch_bounds__(kThreads)
+    norm_rows(const T* x, Numbers weight, Numbers bias, Float8E4M3* q, float* scale, int64_t rows, int64_t cols,
+              float eps, PreviousGrid previous) {
   const int64_t row = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   const int lane = int(threadIdx.x) % kWarp;
+  previous.wait();
   if (row >= rows) return;  // a whole warp
   x += row * cols, q += row * cols;
   auto add = [](float a, float b) { return a + b; };
@@ -116,11 +118,13 @@ SF_KERNEL(layer_norm_fp8_kernel, DeviceType::CUDA, "native", 0, norm, norm_suppo
 
 // A row of results waits in shared memory for its scale.
 template <int V, class T>
-__global__ void __launch_bounds__(kThreads) gated_rows(const T* hidden, const T* gate, int64_t hidden_row,
-                                                       int64_t gate_row, Float8E4M3* q, float* scale, int64_t cols) {
+__global__ void __launch_bounds__(kThreads)
+    gated_rows(const T* hidden, const T* gate, int64_t hidden_row, int64_t gate_row, Float8E4M3* q, float* scale,
+               int64_t cols, PreviousGrid previous) {
   float* results = reinterpret_cast<float*>(dynamic_shared());
   const int64_t row = blockIdx.x;
   hidden += row * hidden_row, gate += row * gate_row, q += row * cols;
+  previous.wait();
   float h[V], g[V], most = 0;
   for (int64_t c = int64_t(threadIdx.x) * V; c < cols; c += int64_t(kThreads) * V) {
     read_lanes<V>(hidden + c, h), read_lanes<V>(gate + c, g);

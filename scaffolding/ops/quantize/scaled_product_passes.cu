@@ -23,9 +23,11 @@ struct Scales {
 // c[row, V columns] = product * scales + bias + residual. blocks: of a row.
 template <class T, class B, int V>
 __global__ void __launch_bounds__(kThreads)
-    scale_product(const float* product, Scales s, const B* bias, const T* residual, T* c, int64_t n, uint32_t blocks) {
+    scale_product(const float* product, Scales s, const B* bias, const T* residual, T* c, int64_t n, uint32_t blocks,
+                  PreviousGrid previous) {
   const uint32_t row = blockIdx.x / blocks;
   const int64_t column = (int64_t(blockIdx.x - row * blocks) * kThreads + threadIdx.x) * V;
+  previous.wait();
   if (column >= n) return;
   const int64_t at = row * n + column;
   const Vec<float, V> x = *reinterpret_cast<const Vec<float, V>*>(product + at);

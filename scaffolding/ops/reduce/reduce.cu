@@ -24,11 +24,12 @@ __device__ accumulator_t<what, T> partial(const ReduceArgs& r, const char* from,
 // `threads` per result, one or all of a block: they take every threads-th term, then combine in shared memory,
 // halving the number each time.
 template <Reduction what, class T>
-__global__ void __launch_bounds__(kThreads) reduce_strided(ReduceArgs r, uint32_t threads) {
+__global__ void __launch_bounds__(kThreads) reduce_strided(ReduceArgs r, uint32_t threads, PreviousGrid previous) {
   using A = accumulator_t<what, T>;
   __shared__ A of_thread[kThreads];
   uint32_t i = threads == 1 ? blockIdx.x * uint32_t(kThreads) + threadIdx.x : blockIdx.x,
            lane = threadIdx.x & (threads - 1);
+  previous.wait();
   if (i >= r.kept.n) return;  // a thread alone
   int64_t at[2];
   r.kept.offsets(i, at);

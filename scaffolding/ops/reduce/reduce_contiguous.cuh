@@ -60,7 +60,7 @@ struct Runs {
 };
 
 template <Reduction what, class T, bool kBlock>
-__global__ void __launch_bounds__(kThreads) reduce_runs(ReduceArgs r, Runs s) {
+__global__ void __launch_bounds__(kThreads) reduce_runs(ReduceArgs r, Runs s, PreviousGrid previous) {
   using K = Terms<what, T>;
   using A = typename K::A;
   using C = typename K::C;
@@ -72,6 +72,7 @@ __global__ void __launch_bounds__(kThreads) reduce_runs(ReduceArgs r, Runs s) {
   bool mine = item < r.kept.n;  // others stay for the shuffles
   int64_t at[2] = {};
   if (mine) r.kept.offsets(item, at);
+  previous.wait();
   char* to = r.kept.data[0] + at[0];
   const char* from = r.kept.data[1] + at[1];
   const K k(what == Reduction::SquareDeviation || what == Reduction::ExpDeviation ? mine ? center_of(r, to) : 0.0
@@ -150,7 +151,7 @@ struct Columns {
 };
 
 template <Reduction what, class T, int V>
-__global__ void __launch_bounds__(kThreads) reduce_columns(ReduceArgs r, Columns s) {
+__global__ void __launch_bounds__(kThreads) reduce_columns(ReduceArgs r, Columns s, PreviousGrid previous) {
   using K = Terms<what, T>;
   using A = typename K::A;
   using C = typename K::C;
@@ -165,6 +166,7 @@ __global__ void __launch_bounds__(kThreads) reduce_columns(ReduceArgs r, Columns
   r.kept.offsets(item, at);
   char* to = r.kept.data[0] + at[0];
   const char* from = r.kept.data[1] + at[1] + int64_t(column) * int64_t(sizeof(T));
+  previous.wait();
   uint32_t last = (piece + 1) * s.piece_rows;
   last = last < r.reduced.n ? last : r.reduced.n;
   A total[V];
@@ -232,9 +234,10 @@ __global__ void __launch_bounds__(kThreads) reduce_columns(ReduceArgs r, Columns
 // ---- pieces of results, a warp for each result
 
 template <Reduction what, class A>
-__global__ void __launch_bounds__(kThreads) join_pieces(ReduceArgs r, int64_t results) {
+__global__ void __launch_bounds__(kThreads) join_pieces(ReduceArgs r, int64_t results, PreviousGrid previous) {
   RowGroup<kWarp> g{kWarp};
   int64_t i = g.row();
+  previous.wait();
   A x = Combine<what, A>::nothing();
   if (i < results)
     for (uint32_t p = uint32_t(g.lane()); p < r.pieces; p += kWarp)

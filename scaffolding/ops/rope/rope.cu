@@ -53,8 +53,9 @@ template <class T> __device__ Row<T> row_of(const Rotation& r, uint32_t i) {
   return {r.rows.data[1] + at[1], r.rows.data[0] + at[0], table(2), table(3), i - row * r.units.d};
 }
 
-template <class T> __global__ void __launch_bounds__(kThreads) rotate_pairs(Rotation r) {
+template <class T> __global__ void __launch_bounds__(kThreads) rotate_pairs(Rotation r, PreviousGrid previous) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  previous.wait();
   if (i >= r.total) return;
   Row<T> row = row_of<T>(r, i);
   bool rotates = row.unit < r.rotating;
@@ -79,10 +80,11 @@ template <class T> __global__ void __launch_bounds__(kThreads) rotate_pairs(Rota
   }
 }
 
-template <class T> __global__ void __launch_bounds__(kThreads) rotate_neighbours(Rotation r) {
+template <class T> __global__ void __launch_bounds__(kThreads) rotate_neighbours(Rotation r, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr int V = 16 / int(sizeof(T));
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  previous.wait();
   if (i >= r.total) return;
   Row<T> row = row_of<T>(r, i);
   bool rotates = row.unit < r.rotating;
@@ -111,10 +113,11 @@ template <class T> __global__ void __launch_bounds__(kThreads) rotate_neighbours
   }
 }
 
-template <class T> __global__ void __launch_bounds__(kThreads) rotate_halves(Rotation r) {
+template <class T> __global__ void __launch_bounds__(kThreads) rotate_halves(Rotation r, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr int V = 16 / int(sizeof(T));
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  previous.wait();
   if (i >= r.total) return;
   Row<T> row = row_of<T>(r, i);
   bool rotates = row.unit < r.rotating;

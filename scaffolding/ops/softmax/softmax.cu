@@ -15,12 +15,14 @@ template <class T> struct SoftmaxRows {
 
 // Rows that registers hold: their exponentials are computed once. Longer ones: a second look at the row,
 // which is in the cache by then.
-template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows(SoftmaxRows<T> s, unsigned width) {
+template <class T, int kGroup, int V, int K>
+SF_ROW_KERNEL softmax_rows(SoftmaxRows<T> s, unsigned width, PreviousGrid previous) {
   using A = real_t<T>;
   using E = Exponential<T>;
   RowGroup<kGroup> g{width};
   int64_t row = g.row(), cols = row < s.rows ? s.cols : 0;  // lanes without a row stay for the shuffles
   const T* x = s.x + row * s.cols;
+  previous.wait();
   T* y = s.out + row * s.cols;
   A unit = E::unit(s.scale);
   if constexpr (K > 0) {
@@ -68,11 +70,13 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows(SoftmaxR
   }
 }
 
-template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows_backward(SoftmaxRows<T> s, unsigned width) {
+template <class T, int kGroup, int V, int K>
+SF_ROW_KERNEL softmax_rows_backward(SoftmaxRows<T> s, unsigned width, PreviousGrid previous) {
   using A = real_t<T>;
   using E = Exponential<T>;
   RowGroup<kGroup> g{width};
   int64_t row = g.row(), cols = row < s.rows ? s.cols : 0;
+  previous.wait();
   T* dx = s.out + row * s.cols;
   RowRuns<T, V, K> ys(g, s.x + row * s.cols, cols), dys(g, s.dy + row * s.cols, cols);
   A sum = 0;

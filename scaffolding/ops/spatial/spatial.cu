@@ -13,9 +13,10 @@ struct Moved {
   spatial::Extent from;
   const int64_t* map[3];
 };
-template <class U> __global__ void __launch_bounds__(kThreads) remap_units(Moved m, Images to) {
+template <class U> __global__ void __launch_bounds__(kThreads) remap_units(Moved m, Images to, PreviousGrid previous) {
   constexpr int kUnits = 2;  // of a thread, both on their way at once
   uint32_t first = blockIdx.x * uint32_t(kThreads * kUnits) + threadIdx.x;
+  previous.wait();
   U x[kUnits];
 #pragma unroll
   for (int j = 0; j < kUnits; ++j) {
@@ -63,8 +64,10 @@ struct Gathered {
   spatial::Extent from;
   const int64_t *start[3], *list[3];
 };
-template <class T, int V> __global__ void __launch_bounds__(kThreads) remap_gradients(Gathered g, Images to) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) remap_gradients(Gathered g, Images to, PreviousGrid previous) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  previous.wait();
   if (i >= to.total) return;
   Images::Place p = to.place(i);
   real_t<T> sum[V] = {};
@@ -115,9 +118,11 @@ template <class A> struct Filter {
   const A* weight[3];
   int64_t width[3];
 };
-template <class T, int V> __global__ void __launch_bounds__(kThreads) filter_elements(Filter<real_t<T>> f, Images to) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) filter_elements(Filter<real_t<T>> f, Images to, PreviousGrid previous) {
   using A = real_t<T>;
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  previous.wait();
   if (i >= to.total) return;
   Images::Place p = to.place(i);
   int start[3], count[3];

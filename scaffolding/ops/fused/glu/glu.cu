@@ -20,9 +20,10 @@ template <class T> struct Glu {
 // A thread takes V neighbours of a row: index counts vectors, `of_row` to a row.
 template <class T, int V, bool kBackward>
 __global__ void __launch_bounds__(kThreads)
-    glu_elements(Glu<T> g, uint32_t vectors, Divider of_row, GluActivation act) {
+    glu_elements(Glu<T> g, uint32_t vectors, Divider of_row, GluActivation act, PreviousGrid previous) {
   using A = real_t<T>;
   const uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  previous.wait();
   if (i >= vectors) return;
   const uint32_t r = of_row.quotient(i);
   const int64_t row = g.first_row + r, c = int64_t(i - r * of_row.d) * V;
