@@ -10,6 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 import sass_lint  # noqa: E402
 
 LISTING = """
+\tcode for sm_{arch}
 \t\tFunction : {name}
 \t.headerflags\t@"EF_CUDA_TEXMODE_UNIFIED"
         /*0000*/                   LDC R1, c[0x0][0x28] ;        /* 0x00000a00ff017b82 */
@@ -24,9 +25,9 @@ Resource usage:
 """
 
 
-def kernels(instruction, name="_Z1fPf"):
+def kernels(instruction, name="_Z1fPf", arch="90a"):
     found = sass_lint.kernels_of(
-        LISTING.format(name=name, instruction=instruction), RESOURCES.format(name=name), "ops/some/some.cu.o"
+        LISTING.format(name=name, instruction=instruction, arch=arch), RESOURCES.format(name=name), "ops/some/some.cu.o"
     )
     sass_lint.demangle(found)
     return found
@@ -52,6 +53,18 @@ def test_what_a_gpu_is_slow_at_is_a_failure(instruction, what):
 
 def test_double_precision_is_right_where_the_kernel_is_for_doubles():
     assert sass_lint.failures(kernels("DFMA R2, R4, R6, R8", "_Z1fIdEvPT_"), known=[]) == []  # f<double>(double*)
+
+
+def test_memory_is_touched_behind_the_wait_for_the_grid_before():
+    name, load = "_Z1fPfN2sf4cuda12PreviousGridE", "LDG.E R4, desc[UR6][R2.64]"
+    wait, then = "ACQBULK", " ; /* 0x0 */\n        /*0018*/                   "
+    said = "ops/some/some.cu.o: f: memory before the wait for the grid before: 1 instructions"
+    assert sass_lint.failures(kernels(wait + then + load, name), known=[]) == []
+    assert sass_lint.failures(kernels("LDS R4, [R2]" + then + wait, name), known=[]) == []
+    assert sass_lint.failures(kernels(load + then + wait, name), known=[]) == [said]
+    assert "no wait" in sass_lint.failures(kernels(load, name), known=[])[0]
+    assert sass_lint.failures(kernels(load, name, arch="80"), known=[]) == []  # where nothing starts early
+    assert sass_lint.failures(kernels(load), known=[]) == []
 
 
 def test_float8_needs_the_gpus_conversions():

@@ -4,8 +4,9 @@
     python tools/sass_lint.py build/CMakeFiles/scaffolding_cuda.dir [--table] [--filter TEXT]
 
 Failures, each with its kernel: loads and stores by generic addresses, which the GPU has to look up; double precision
-where no argument is double, at 1/2 to 1/64 of the rate; spills; float8 made without the GPU's conversions. What is so
-on purpose stands in KNOWN with its reason, and is a failure there as soon as it is not so any more.
+where no argument is double, at 1/2 to 1/64 of the rate; spills; float8 made without the GPU's conversions; of kernels
+that take a PreviousGrid (backend/cuda/previous_grid.cuh) memory that is touched before they wait for it. What is so on
+purpose stands in KNOWN with its reason, and is a failure there as soon as it is not so any more.
 
 Needs cuobjdump and nvdisasm: on the PATH, in CUDA's toolkit, or of PyPI (nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm).
 """
@@ -21,12 +22,14 @@ import subprocess
 import sys
 
 GENERIC, DOUBLE, SPILL, NO_CONVERSION = "generic addresses", "double precision", "spills", "no float8 conversion"
+EARLY, NEVER = "memory before the wait for the grid before", "no wait for the grid before"
 # (what, part of the object's path, part of the kernel's name, reason)
 KNOWN = [
     (SPILL, "pointwise", "", "the reduction of large angles is CUDA's own"),
     (SPILL, "random/philox", "Normal<double>", "Box and Muller in double, a sine and a cosine of it"),
     (SPILL, "matmul/gemm", "", "only where cuBLASLt is not"),
     (SPILL, "backend/cuda/cub", "", "CUB's"),
+    (NO_CONVERSION, "matmul/wgmma_product", "", "wgmma multiplies the codes as they are"),
     (SPILL, "quantize/fp8", "measured_rows<double", "nobody quantises doubles often"),
     (GENERIC, "group_norm/", "kept_g", "the shared memory of another block, which has no other instruction"),
     (SPILL, "group_norm/group_norm.cu", "kept_groups<double", "nobody normalises doubles often"),
@@ -39,14 +42,21 @@ KNOWN = [
 
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_.]+)")
 FUNCTION = re.compile(r"\s*Function : (\S+)")
+ARCH = re.compile(r"\s*(?:arch = |code for |\.target\s+)sm_(\d+)")
+MEMORY = re.compile(r"(LDG|STG|LD|ST|ATOM|ATOMG|RED|LDGSTS|UTMALDG|UTMASTG|UBLKCP)(\.|$)")
 RESOURCES = re.compile(r"\s*Function (\S+):\n\s*REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
 
 class Kernel:
-    def __init__(self, source, mangled):
-        self.source, self.mangled, self.name = source, mangled, mangled
+    def __init__(self, source, mangled, arch=0):
+        self.source, self.mangled, self.name, self.arch = source, mangled, mangled, arch
         self.instructions = collections.Counter()
+        self.early = 0  # accesses of device memory in front of its wait for the grid before, in the order of the text
         self.registers = self.shared = 0
+
+    def add(self, op):
+        self.early += bool(MEMORY.match(op)) and not self.instructions["ACQBULK"]
+        self.instructions[op] += 1
 
     def count(self, pattern):
         return sum(n for op, n in self.instructions.items() if re.match(pattern, op))
@@ -61,6 +71,8 @@ class Kernel:
             found.append((DOUBLE, self.count(r"D(ADD|MUL|FMA|SETP|MNMX)(\.|$)")))
         if "Float8" in self.name and not self.count(r"F2FP\..*E[45]M[32]"):
             found.append((NO_CONVERSION, 1))
+        if "PreviousGrid" in self.mangled and self.arch >= 90:
+            found += [(EARLY, self.early)] if self.instructions["ACQBULK"] else [(NEVER, 1)]
         return [(what, n) for what, n in found if n]
 
 
@@ -77,12 +89,14 @@ def tool(name):
 
 def kernels_of(listing, resources, source):
     """The kernels of an object, from what cuobjdump -sass and -res-usage say of it."""
-    kernels, kernel = {}, None
+    kernels, kernel, arch = {}, None, 0
     for line in listing.splitlines():
-        if m := FUNCTION.match(line):
-            kernel = kernels.setdefault(m[1], Kernel(source, m[1]))
+        if m := ARCH.match(line):
+            arch = int(m[1])
+        elif m := FUNCTION.match(line):
+            kernel = kernels.setdefault(m[1], Kernel(source, m[1], arch))
         elif kernel and (m := INSTRUCTION.match(line)):
-            kernel.instructions[m[1]] += 1
+            kernel.add(m[1])
     for name, registers, _, shared in RESOURCES.findall(resources):
         if name in kernels:
             kernels[name].registers, kernels[name].shared = int(registers), int(shared)
