@@ -43,3 +43,22 @@ def test_launches_stay_below_what_they_were(row, most_nodes, gflop):
     nodes, work = re.search(rf"^{re.escape(row)}: (\d+) nodes, ([\d.]+) GFLOP", ran.stdout, re.MULTILINE).groups()
     assert float(work) == pytest.approx(gflop, rel=1e-4)
     assert 0 < int(nodes) <= most_nodes, ran.stdout
+
+
+# Of the kernels that our own products are among: those that may start early, and what stands behind such.
+@pytest.mark.parametrize(
+    ("row", "least_early", "least_behind"), [("UNet SD2.1 b2 64x64", 312, 258), ("UNet SDXL b2 128x128", 908, 863)]
+)
+def test_kernels_that_may_start_early_stay_so(row, least_early, least_behind):
+    if "cuda_emulator" not in LIBRARY:
+        pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
+    ran = subprocess.run(
+        [sys.executable, SCRIPT, "--row", row, "--dependent"],
+        env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1", "SF_CUDA_WGMMA": "on"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = re.search(r"(\d+) of (\d+) kernels of ours may start early, (\d+) of (\d+) nodes", ran.stdout)
+    early, kernels, behind, nodes = map(int, found.groups())
+    assert least_early <= early <= kernels and least_behind <= behind < nodes, ran.stdout
