@@ -27,9 +27,9 @@ void set_matmul_allow_tf32(bool allow);
 bool matmul_benchmark();
 void set_matmul_benchmark(bool benchmark);
 
-// Where products of 16-bit floats run by our own kernels for Hopper's warpgroup instructions instead of cuBLASLt's:
-// nowhere, where the first product of a kind finds them faster (as matmul_benchmark, and only while that is on), or
-// wherever they fit. SF_CUDA_WGMMA at first: off, timed or on.
+// Where products and attention of 16-bit floats run by our own kernels for Hopper's warpgroup instructions instead of
+// cuBLASLt's and cuDNN's: nowhere, where the first call of a kind finds them faster (as matmul_benchmark, and only
+// while that is on), or wherever they fit. SF_CUDA_WGMMA at first: off, timed or on.
 enum class WarpgroupProducts : uint8_t { Off, Timed, On };
 WarpgroupProducts warpgroup_products();
 void set_warpgroup_products(WarpgroupProducts where);

@@ -45,8 +45,9 @@ const std::vector<Variable>& all() {
       {"SF_CUDA_CONV_MB", "256",
        "megabytes of GPU memory for the rows that a convolution multiplies at a time, where no library does it whole"},
       {"SF_CUDA_WGMMA", "off",
-       "whether linear layers of 16 bits on Hopper GPUs run by kernels of our own, residual and gate included: off, "
-       "timed (where backends.cuda.matmul.benchmark finds them faster than the libraries), on; not yet tried on a GPU"},
+       "whether linear layers and attention of 16 bits on Hopper GPUs run by kernels of our own, residual and gate "
+       "included: off, timed (where backends.cuda.matmul.benchmark finds them faster than the libraries), on; not yet "
+       "tried on a GPU"},
       {"SF_CUDA_PDL", "off",
        "on lets our own kernels on GPUs of compute capability 9.0 and later start before the kernel in front of them "
        "has ended, and wait for it themselves; not yet tried on a GPU"},

@@ -8,6 +8,7 @@
 
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cudnn_settings.h"
+#include "scaffolding/backend/precision.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/attention/attention.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -27,8 +28,14 @@ class CudaCudnnAttention : public testing::Test {
     if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
     if (!accelerator(Device("cuda")).cudnn_version(0, &why)) GTEST_SKIP() << "unproven here: " << why;
     manual_seed(5);
+    before_ = warpgroup_products();
+    set_warpgroup_products(WarpgroupProducts::Off);
   }
-  void TearDown() override { set_cudnn_settings({}); }
+  void TearDown() override {
+    set_cudnn_settings({});
+    set_warpgroup_products(before_);
+  }
+  WarpgroupProducts before_ = WarpgroupProducts::Off;
 };
 
 struct Case {

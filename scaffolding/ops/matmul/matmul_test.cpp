@@ -72,7 +72,8 @@ TEST(matmul, a_matrix_and_few_columns_are_the_products_of_their_rows) {
         const auto x = got.to_vector(), y = want.to_vector();
         ASSERT_EQ(x.size(), y.size());
         for (size_t i = 0; i < x.size(); ++i)
-          ASSERT_NEAR(x[i], y[i], digit * (std::abs(y[i]) + std::sqrt(double(k)))) << what << ' ' << m << 'x' << n << 'x' << k << ' ' << name(t);
+          ASSERT_NEAR(x[i], y[i], digit * (std::abs(y[i]) + std::sqrt(double(k))))
+              << what << ' ' << m << 'x' << n << 'x' << k << ' ' << name(t);
       };
       expect_near(matmul(a, b.t()), product, "product");
       expect_near(linear(a, b, bias), product + wide(bias), "bias");
