@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/cpu/strided.h"
@@ -135,8 +136,11 @@ void fill(const Fill& f) {
     if constexpr (std::is_floating_point_v<T>) v = T(f.real);
     else if constexpr (std::is_integral_v<T>) v = T(f.integer);
     else v = from_float<T>(float(f.real));
+    constexpr T kZero{};
+    const bool zeros = std::memcmp(&v, &kZero, sizeof v) == 0;
     loop.run(1 << 15, [&](char* const* p, int64_t n) {
-      if (step == sizeof(T)) std::fill_n(reinterpret_cast<T*>(p[0]), n, v);
+      if (step == sizeof(T) && zeros) std::memset(p[0], 0, size_t(n) * sizeof(T));
+      else if (step == sizeof(T)) std::fill_n(reinterpret_cast<T*>(p[0]), n, v);
       else
         for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(p[0] + i * step) = v;
     });

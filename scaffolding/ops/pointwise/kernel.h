@@ -8,7 +8,7 @@ namespace sf {
 struct PointwiseRow {
   void* out;  // dtype, or bool for comparisons and predicates
   // dtype each, n elements, contiguous; null where the expression does not read it,
-  // or where p1 is the operand (16-bit dtypes)
+  // or where p1 is the operand (floats of 16 or 32 bits, of tables that say so)
   const void* in[3];
   int64_t n;
   DType dtype;  // of the computation
@@ -26,8 +26,10 @@ struct PointwiseViews {
 
 // The kernels of one pointwise op: rows for host memory, views for devices that bring their own loop.
 struct PointwiseTable : KernelTable<PointwiseRow> {
-  constexpr explicit PointwiseTable(const char* name) : KernelTable<PointwiseRow>(name), views(name) {}
+  constexpr explicit PointwiseTable(const char* name, bool numbers = false)
+      : KernelTable<PointwiseRow>(name), views(name), takes_numbers(numbers) {}
   KernelTable<PointwiseViews> views;
+  bool takes_numbers;  // rows of two operands, one of which may be p1
 };
 
 #define SF_UNARY(name, ...) extern PointwiseTable name##_forward, name##_backward;

@@ -14,7 +14,7 @@ namespace sf {
 
 #define SF_UNARY(name, ...) constinit PointwiseTable name##_forward{#name}, name##_backward{#name "_backward"};
 #define SF_UNARY_P SF_UNARY
-#define SF_BINARY(name, ...) constinit PointwiseTable name##_forward{#name};
+#define SF_BINARY(name, ...) constinit PointwiseTable name##_forward{#name, true};
 #define SF_BINARY_P SF_BINARY
 #define SF_COMPARE(name, ...) constinit PointwiseTable name##_forward{#name};
 #include "scaffolding/ops/pointwise/binary.def"

@@ -21,9 +21,7 @@ template <class F, int kind> void forward(const PointwiseRow& r) {
     auto *a = static_cast<const T*>(r.in[0]), *b = static_cast<const T*>(r.in[1]);
     auto* y = static_cast<T*>(r.out);
     vf p0(r.p0);
-    if constexpr (sizeof(T) == 2) {
-      if (!a || !b) return with_number<F>(a, b, y, n, vf(float(r.p1)), p0);
-    }
+    if (!a || !b) return with_number<F>(a, b, y, n, vf(float(r.p1)), p0);
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) store(y + i, F::template y<vf>(load(a + i), load(b + i), p0));
     if (i < n)

@@ -37,6 +37,19 @@ void scatter(size_t item, char* to, int64_t stride, const void* from, int64_t n)
               : scatter<uint8_t>(to, stride, from, n);
 }
 
+// What stands at p.
+double number_at(const char* p, DType dtype) {
+  double number = 0;
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T v;
+    std::memcpy(&v, p, sizeof v);
+    if constexpr (std::is_arithmetic_v<T>) number = double(v);
+    else number = to_float(v);
+  });
+  return number;
+}
+
 bool all_dense(const TensorView& out, std::initializer_list<TensorView> inputs) {
   if (!out.is_contiguous()) return false;
   for (auto& v : inputs)
@@ -188,21 +201,30 @@ void run(const char* op, const PointwiseTable& table, const TensorView& out, std
                                           : cpu::StridedLoop{views[0], views[1], views[2], views[3]};
   size_t item = size_of(dtype), out_item = size_of(out.dtype);
   if (run_across(kernel, row, loop, which, int64_t(item), int64_t(out_item))) return;
+  // The operand that is one number along rows, where the kernel takes it as such.
+  int number = 0;
+  const bool vectors = dtype == kFloat32 || is_reduced(dtype);
+  for (int k = 1; table.takes_numbers && vectors && operands == 3 && k < operands; ++k)
+    if (loop.strides[k][0] == 0) number = number == 0 ? k : operands;  // both: none
+  if (number == operands) number = 0;
   loop.run(kGrain, [&](char* const* p, int64_t length) {
     alignas(64) char stage[cpu::kMaxOperands][kStageBytes];
     const int64_t most = kStageBytes / int64_t(std::max(item, out_item));
     bool dense = loop.strides[0][0] == int64_t(out_item);
     bool splat[cpu::kMaxOperands] = {};
     for (int k = 1; k < operands; ++k) {
+      if (k == number) continue;
       dense = dense && loop.strides[k][0] == int64_t(item);
       splat[k] = loop.strides[k][0] == 0;
       if (splat[k]) gather(item, stage[k], p[k], 0, std::min(most, length));
     }
     PointwiseRow r = row;
+    if (number > 0) r.p1 = number_at(p[number], dtype);
     for (int64_t at = 0; at < length;) {
       int64_t step = dense ? length : std::min(most, length - at);
       r.n = step;
       for (int k = 1; k < operands; ++k) {
+        if (k == number) continue;  // null
         char* from = p[k] + at * loop.strides[k][0];
         bool unit = loop.strides[k][0] == int64_t(item);
         if (!unit && !splat[k]) gather(item, stage[k], from, loop.strides[k][0], step);
