@@ -102,7 +102,7 @@ def main():
         ]
     options.output.mkdir(parents=True, exist_ok=True)
     still, first, *rest = options.output / "emoji_video_sheet.webp", *moving(clips)
-    sheet(clips).save(still, quality=90, method=6)
+    sheet(clips).save(still, quality=75, method=6)
     film = options.output / "emoji_video.webp"
     first.save(film, save_all=True, append_images=rest, duration=125, loop=0, quality=70, method=6)
     for path in (still, film):

@@ -49,8 +49,8 @@ def prompts(path):
     return path.read_text().split("\n")[:-1]
 
 
-def save(picture, path, quality=90):
-    """A WebP whose loss cannot be seen, of a seventh of the PNG's bytes."""
+def save(picture, path, quality=75):
+    """A WebP of a twelfth of the PNG's bytes, in which icons look the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     picture.save(path, quality=quality, method=6)
     print(f"{path.relative_to(ROOT)}: {picture.width}x{picture.height}, {path.stat().st_size // 1000} kB")
@@ -136,7 +136,7 @@ def learned_style(program, folder, count=150):
     both = Image.new("RGB", (rows[0].width, 2 * rows[0].height))
     both.paste(rows[0], (0, 0))
     both.paste(rows[1], (0, rows[0].height))
-    save(both, PICTURES / "learned_style.webp", quality=75)
+    save(both, PICTURES / "learned_style.webp")
 
 
 def replace_part(path, part):
