@@ -17,7 +17,7 @@ import PIL
 import torch
 from packed import write_json, write_packed
 from PIL import Image
-from safetensors.numpy import save, save_file
+from safetensors.numpy import save
 from torch.utils.data import (
     DataLoader,
     DistributedSampler,
@@ -152,7 +152,7 @@ def photo():
     keep("photo.png", Image.fromarray(rgba))
     tensors["grey_of_photo"] = np.asarray(Image.fromarray(rgb).convert("L"))
     tensors["rgb_of_photo"] = rgb
-    save_file(tensors, OUT / "photo.safetensors", {"made_by": MADE_BY})
+    write_packed(OUT / "photo.safetensors.xz", save(tensors, {"made_by": MADE_BY}))
 
 
 def main():

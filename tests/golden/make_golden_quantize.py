@@ -1,10 +1,11 @@
 """Golden file of quantised storage: what bitsandbytes (on the CPU) and PyTorch's float8 conversions give.
 
 Usage: /path/to/python-with-torch-and-bitsandbytes tests/golden/make_golden_quantize.py
-Writes quantize.safetensors.gz and quantized_layers.safetensors.gz, made with bitsandbytes 0.50.2 and torch 2.15;
+Writes quantize.safetensors.xz and quantized_layers.safetensors.xz, made with bitsandbytes 0.50.2 and torch 2.15;
 tests/python/ops/test_quantize.py and tests/python/models/test_quantized_folders_of_others.py compare.
 """
 
+import hashlib
 import pathlib
 
 import bitsandbytes.functional as F
@@ -17,6 +18,12 @@ HERE = pathlib.Path(__file__).parent
 
 def write(name, tensors):
     write_packed(HERE / f"{name}{LONG_SUFFIX}", save({k: v.contiguous() for k, v in tensors.items()}))
+
+
+def digest(tensor):
+    """SHA-256 of what must be equal to the bit, as [32] bytes."""
+    raw = tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    return torch.tensor(list(hashlib.sha256(raw).digest()), dtype=torch.uint8)
 
 
 torch.manual_seed(7)
@@ -38,14 +45,14 @@ for name, shape, dtype in [
         f"{name}.x": x,
         f"{name}.codes": plain,
         f"{name}.absmax": state.absmax,
-        f"{name}.numbers": F.dequantize_4bit(plain, state),
+        f"{name}.numbers.sha256": digest(F.dequantize_4bit(plain, state)),
         f"{name}.nested.absmax": nested.absmax,
         f"{name}.nested.nested_absmax": nested.state2.absmax,
         f"{name}.nested.offset": nested.offset,
         f"{name}.nested.numbers": F.dequantize_4bit(codes, nested),
         f"{name}.eight": eight,
         f"{name}.eight.absmax": eight_absmax,
-        f"{name}.eight.numbers": F.dequantize_blockwise(eight, absmax=eight_absmax, blocksize=256),
+        f"{name}.eight.numbers.sha256": digest(F.dequantize_blockwise(eight, absmax=eight_absmax, blocksize=256)),
     }
 for name, dtype in [("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2)]:
     x = torch.randn(20, 48) * torch.logspace(-4, 2, 20).unsqueeze(1)

@@ -12,6 +12,7 @@
 #include "scaffolding/core/source_dir.h"
 #include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/pictures/yuv_kernel.h"
+#include "scaffolding/io/test_packed.h"
 
 namespace sf::io {
 namespace {
@@ -33,7 +34,8 @@ Tensor decode(const std::string& s, const ImageReadOptions& options = {}) {
 
 // [C, H, W] of [H, W, C] as numpy wrote it.
 Tensor golden(const std::string& name) {
-  Tensor t = SafetensorsFile(kGolden + "photo.safetensors").get(name);
+  const std::string path = kGolden + "photo.safetensors.xz";
+  Tensor t = SafetensorsFile(Bytes::take(test::unpacked(path), path)).get(name);
   return t.ndim() == 2 ? t.unsqueeze(0) : t.permute({2, 0, 1});
 }
 double largest_difference(const Tensor& a, const Tensor& b) {
