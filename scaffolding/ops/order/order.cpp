@@ -6,6 +6,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/index/index.h"
@@ -59,14 +60,25 @@ Tensor middle(const Line& l, bool skip_nan) {
   return skip_nan ? half : where(eq(count, wrapped(l.n)), half, count);
 }
 
+// One rank for all lines; int64, size 1 in the dimension.
+Tensor same_rank(const Line& l, int64_t rank) {
+  Shape one = l.x.shape();
+  one[l.dim] = 1;
+  return full({}, rank, kInt64, l.x.device()).expand(one);
+}
+
+// Where the elements of ranks stand along the dimension.
+Tensor at_ranks(const Line& l, const Tensor& ranks) {
+  if (l.x.ndim() == 1) return places_of_ranks(l.x, ranks);
+  return movedim(places_of_ranks(movedim(l.x, {l.dim}, {-1}), movedim(ranks, {l.dim}, {-1})), {-1}, {l.dim});
+}
+
 Pair median_along(const char* op, const Tensor& input, int64_t dim, bool keepdim, bool skip_nan) {
   Line l = line_of(op, input, dim);
   Tensor at;
   {
     autograd::NoGrad off;
-    at = is_floating(l.x.dtype())
-             ? gather(argsort(l.x, l.dim), l.dim, middle(l, skip_nan))
-             : std::get<1>(topk(l.x, (l.n + 1) / 2, l.dim, false)).narrow(l.dim, (l.n + 1) / 2 - 1, 1);
+    at = at_ranks(l, is_floating(l.x.dtype()) ? middle(l, skip_nan) : same_rank(l, (l.n - 1) / 2));
   }
   return taken(l, at, keepdim);
 }
@@ -107,10 +119,9 @@ Tensor quantile_of(const char* op, const Tensor& input, const Tensor& q, std::op
              ": q must be between 0 and 1");
   }
   // lines with the dimension last: [..., n], and ranks [..., k]
-  Tensor x = l.x.ndim() > 1 ? movedim(l.x, {l.dim}, {-1}) : l.x, order, count, whole;
+  Tensor x = l.x.ndim() > 1 ? movedim(l.x, {l.dim}, {-1}) : l.x, count, whole;
   {
     autograd::NoGrad off;
-    order = argsort(x, -1);
     count = sum(logical_not(isnan(x)), {-1}, true);
     whole = eq(count, wrapped(l.n));
   }
@@ -119,11 +130,15 @@ Tensor quantile_of(const char* op, const Tensor& input, const Tensor& q, std::op
   if (how == "lower") rank = floor(rank);
   else if (how == "higher") rank = ceil(rank);
   else if (how == "nearest") rank = round(rank);
-  Tensor below = floor(rank.detach()), y = gather(x, -1, gather(order, -1, to_dtype(below, kInt64)));
+  Tensor below = floor(rank.detach()), y;
   if (how == "linear" || how == "midpoint") {
-    Tensor above = gather(x, -1, gather(order, -1, to_dtype(ceil(rank.detach()), kInt64)));
+    Tensor ranks = to_dtype(cat({below, ceil(rank.detach())}, -1), kInt64),
+           both = gather(x, -1, places_of_ranks(x, ranks));
+    int64_t k = rank.shape().back();
     Tensor weight = how == "midpoint" ? full_like(rank, 0.5) : rank - below;
-    y = lerp(y, above, to_dtype(weight, y.dtype()));
+    y = lerp(both.narrow(-1, 0, k), both.narrow(-1, k, k), to_dtype(weight, both.dtype()));
+  } else {
+    y = gather(x, -1, places_of_ranks(x, to_dtype(below, kInt64)));
   }
   y = movedim(y, {-1}, {0});  // [k, ...]
   if (keepdim) {
@@ -153,7 +168,7 @@ Pair kthvalue(const Tensor& input, int64_t k, int64_t dim, bool keepdim) {
   Tensor at;
   {
     autograd::NoGrad off;
-    at = std::get<1>(topk(l.x, k, l.dim, false)).narrow(l.dim, k - 1, 1);
+    at = at_ranks(l, same_rank(l, k - 1));
   }
   return taken(l, at, keepdim);
 }
@@ -183,29 +198,31 @@ Tensor nanquantile(const Tensor& input, const Tensor& q, std::optional<int64_t> 
   return quantile_of("nanquantile", input, q, dim, keepdim, interpolation, true);
 }
 
-SF_OP(median, "input").doc("The lower of the two middle elements of all; NaN if there is one.").kernels(sort_kernel);
-SF_OP(nanmedian, "input").doc("median of the elements that are not NaN.").kernels(sort_kernel);
+SF_OP(median, "input")
+    .doc("The lower of the two middle elements of all; NaN if there is one.")
+    .kernels(rank_kernel, sort_kernel);
+SF_OP(nanmedian, "input").doc("median of the elements that are not NaN.").kernels(rank_kernel, sort_kernel);
 SF_OP(median_dim, "input, dim, keepdim=False")
     .doc("The lower of the two middle elements along dim and its index; NaN where there is one.")
     .like("torch.median(input, dim, keepdim)")
-    .kernels(sort_kernel);
+    .kernels(rank_kernel, sort_kernel);
 SF_OP(nanmedian_dim, "input, dim, keepdim=False")
     .doc("median_dim of the elements that are not NaN.")
     .like("torch.nanmedian(input, dim, keepdim)")
-    .kernels(sort_kernel);
+    .kernels(rank_kernel, sort_kernel);
 SF_OP(kthvalue, "input, k, dim=-1, keepdim=False")
     .doc("The k-th smallest element along dim, k from 1, and its index.")
-    .kernels(sort_kernel);
+    .kernels(rank_kernel, sort_kernel);
 SF_OP(mode, "input, dim=-1, keepdim=False")
     .doc("The most frequent element along dim (of several the smallest) and the last place where it is.")
     .kernels(sort_kernel, searchsorted_kernel);
 SF_OP(quantile, "input, q, dim=None, keepdim=False, interpolation='linear'")
     .doc("The elements at q * (n - 1) of the order along dim, or of all; q is a number or a tensor [k] in [0, 1].")
     .like("torch.quantile(input, q, dim, keepdim, interpolation=interpolation)")
-    .kernels(sort_kernel);
+    .kernels(rank_kernel, sort_kernel);
 SF_OP(nanquantile, "input, q, dim=None, keepdim=False, interpolation='linear'")
     .doc("quantile of the elements that are not NaN.")
     .like("torch.nanquantile(input, q, dim, keepdim, interpolation=interpolation)")
-    .kernels(sort_kernel);
+    .kernels(rank_kernel, sort_kernel);
 
 }  // namespace sf

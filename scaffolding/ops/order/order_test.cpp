@@ -5,6 +5,8 @@
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/sort/sort.h"
+#include "scaffolding/ops/view/view.h"
 
 namespace sf::test {
 
@@ -117,6 +119,27 @@ TEST(unique, rows_are_in_the_order_of_their_elements) {
   EXPECT_EQ(y[0].to_vector(), (std::vector<double>{2, -1, 5, 2, 9, 9, 3, 0, 1}));
   EXPECT_EQ(y[1].to_vector(), (std::vector<double>{2, 1, 2, 0}));
   EXPECT_EQ(y[2].to_vector(), (std::vector<double>{1, 1, 2}));
+}
+
+TEST(median, long_rows_agree_with_their_order) {
+  constexpr int64_t n = 3001;
+  std::vector<double> v;
+  for (int64_t i = 0; i < 4 * n; ++i) v.push_back(double(i * i % 9973 % 211 - 105));  // with equal elements
+  const Tensor x = tensor(v, {4, n}, kFloat32);
+  auto [values, order] = sort(x, 1);
+  auto column = [](const Tensor& y, int64_t i) { return y.narrow(1, i, 1).reshape({-1}).to_vector(); };
+  EXPECT_EQ(std::get<1>(median_dim(x, 1)).to_vector(), column(order, 1500));
+  EXPECT_EQ(std::get<1>(kthvalue(x, 77, 1)).to_vector(), column(order, 76));
+  EXPECT_EQ(std::get<0>(kthvalue(x.transpose(0, 1), n, 0)).to_vector(), column(values, n - 1));
+  EXPECT_EQ(quantile(x, tensor({0.25, 0.5}), 1).select(0, 0).to_vector(), column(values, 750));
+  std::vector<double> many;
+  for (int i = 0; i <= 40; ++i) many.push_back(i / 40.0);
+  EXPECT_EQ(quantile(x, tensor(many, {41}, kFloat32), 1).select(0, 30).to_vector(), column(values, 2250));
+  Tensor holed = tensor(v, {4, n}, kFloat32);
+  holed.narrow(1, 3, 1).fill_(kNan);
+  EXPECT_EQ(std::get<1>(median_dim(holed, 1)).to_vector(), (std::vector<double>{3, 3, 3, 3}));
+  EXPECT_EQ(isnan(quantile(holed, tensor({0.1}), 1)).to_vector(), (std::vector<double>{1, 1, 1, 1}));
+  EXPECT_EQ(isnan(nanquantile(holed, tensor({0.1}), 1)).to_vector(), (std::vector<double>{0, 0, 0, 0}));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 namespace sf {
 
 constinit KernelTable<Sort> sort_kernel{"sort"};
+constinit KernelTable<Rank> rank_kernel{"rank"};
 
 namespace {
 
@@ -52,6 +53,17 @@ Tensor argsort(const Tensor& input, int64_t dim, bool descending, bool) {
 std::tuple<Tensor, Tensor> topk(const Tensor& input, int64_t k, int64_t dim, bool largest, bool) {
   SF_CHECK(k >= 0, "topk: k must not be negative, got ", k);
   return first_in_order("topk", input, k, dim, largest, true);
+}
+
+Tensor places_of_ranks(const Tensor& x, const Tensor& ranks) {
+  autograd::NoGrad off;
+  Tensor indices = empty(ranks.shape(), kInt64, x.device());
+  if (indices.numel() == 0) return indices;
+  Rank r{indices, ranks, x};
+  auto kernel = rank_kernel.find(x.device(), r);
+  if (!kernel || x.shape().back() >= (int64_t(1) << 32)) return gather(argsort(x, -1), -1, ranks);
+  kernel(r);
+  return indices;
 }
 
 SF_OP(sort, "input, dim=-1, descending=False, stable=False")

@@ -1,76 +1,49 @@
-// Sorting on the CPU: elements become unsigned keys in the wanted order, each with its index, so that one comparison of
-// integers decides and equal elements keep their order. Long rows are sorted digit by digit (radix), short ones by
-// comparison; a few of many are selected first.
+// Sorting on the CPU: elements become unsigned keys in the wanted order, each with its index. Rows are sorted digit by
+// digit (radix), short ones by comparison; a few of many are selected first.
 #include <algorithm>
 #include <bit>
 #include <vector>
 
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/sort/kernel.h"
+#include "scaffolding/ops/sort/keys.h"
 
 namespace sf {
 namespace {
 
-// Floats: equal numbers get equal keys (-0 and 0 too), every NaN the largest. Integers: shifted to unsigned.
-uint32_t key_of(float x) {
-  uint32_t u = std::bit_cast<uint32_t>(x + 0.0f);  // -0 + 0 is +0
-  if (x != x) return 0xffffffffu;
-  return u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-uint32_t key_of(Half x) { return key_of(to_float(x)); }
-uint32_t key_of(BFloat16 x) { return key_of(to_float(x)); }
-uint64_t key_of(double x) {
-  uint64_t u = std::bit_cast<uint64_t>(x + 0.0);
-  if (x != x) return ~uint64_t(0);
-  return u >> 63 ? ~u : u | (uint64_t(1) << 63);
-}
-uint32_t key_of(uint8_t x) { return x; }
-uint32_t key_of(bool x) { return x; }
-uint32_t key_of(int8_t x) { return uint32_t(int32_t(x)) ^ 0x80000000u; }
-uint32_t key_of(int16_t x) { return uint32_t(int32_t(x)) ^ 0x80000000u; }
-uint32_t key_of(int32_t x) { return uint32_t(x) ^ 0x80000000u; }
-uint64_t key_of(int64_t x) { return uint64_t(x) ^ (uint64_t(1) << 63); }
+using sorting::key_of;
+using sorting::KeyOf;
+using sorting::Narrow;
+using sorting::Room;
+using sorting::Wide;
 
-// A key of 32 bits and its index share one word; wider keys take two.
-struct Narrow {
-  uint64_t word;
-  Narrow() = default;
-  Narrow(uint32_t key, int64_t i) : word(uint64_t(key) << 32 | uint64_t(i)) {}
-  uint64_t key() const { return word >> 32; }
-  int64_t index() const { return int64_t(word & 0xffffffffu); }
-  friend bool operator<(Narrow a, Narrow b) { return a.word < b.word; }
-};
-struct Wide {
-  uint64_t bits;
-  int64_t at;
-  Wide() = default;
-  Wide(uint64_t key, int64_t i) : bits(key), at(i) {}
-  uint64_t key() const { return bits; }
-  int64_t index() const { return at; }
-  friend bool operator<(const Wide& a, const Wide& b) { return a.bits != b.bits ? a.bits < b.bits : a.at < b.at; }
-};
+constexpr int kMostBits = 11;               // per pass: 2048 counters stay in the first-level cache
+constexpr int64_t kRadixFrom = 192;         // rows this long are worth the counting
+constexpr int64_t kLongFrom = 1 << 14;      // below, clearing and adding up 2048 counters costs more than a pass
+constexpr int64_t kMostSelected = 1 << 12;  // more are faster taken from the whole order
 
-constexpr int kDigit = 11;               // bits per pass: 2048 counters stay in the first-level cache
-constexpr int64_t kRadixFrom = 1 << 12;  // rows this long are worth the counting
-
-// Least significant digit first, skipping digits that all elements share. The result is in a; b is room for a pass.
-template <class E> void radix_sort(std::vector<E>& a, std::vector<E>& b) {
-  constexpr int kBits = sizeof(E) == 8 ? 32 : 64;
-  b.resize(a.size());
-  for (int shift = 0; shift < kBits; shift += kDigit) {
-    size_t start[1 << kDigit] = {};
-    auto digit = [&](const E& e) { return (e.key() >> shift) & ((1u << kDigit) - 1); };
-    for (auto& e : a) ++start[digit(e)];
-    if (start[digit(a[0])] == a.size()) continue;
-    size_t sum = 0;
-    for (size_t& s : start) {  // counts become places
-      size_t n = s;
-      s = sum;
-      sum += n;
+// Least significant digit first, skipping digits that all elements share. Keys have `bits` bits. Returns a or b, where
+// the result is.
+Narrow* radix_sort(Narrow* a, Narrow* b, int64_t n, int bits) {
+  if (bits == 0) return a;
+  int most = n < kLongFrom ? 8 : kMostBits, passes = (bits + most - 1) / most,
+      digit_bits = (bits + passes - 1) / passes;
+  const uint64_t mask = (uint64_t(1) << digit_bits) - 1;
+  for (int shift = 0; shift < bits; shift += digit_bits) {
+    uint32_t start[1 << kMostBits];  // n < 2^32
+    std::fill_n(start, mask + 1, 0u);
+    for (int64_t i = 0; i < n; ++i) ++start[(a[i].key() >> shift) & mask];
+    if (start[(a[0].key() >> shift) & mask] == uint64_t(n)) continue;
+    uint32_t sum = 0;
+    for (uint64_t d = 0; d <= mask; ++d) {  // counts become places
+      uint32_t count = start[d];
+      start[d] = sum;
+      sum += count;
     }
-    for (auto& e : a) b[start[digit(e)]++] = e;
-    a.swap(b);
+    for (int64_t i = 0; i < n; ++i) b[start[(a[i].key() >> shift) & mask]++] = a[i];
+    std::swap(a, b);
   }
+  return a;
 }
 
 // The k smallest keys of x, in no order. A crowd of candidates is thinned to k whenever it is full; the worst of them
@@ -97,43 +70,97 @@ void best_of(std::vector<E>& crowd, const T* x, int64_t step, int64_t n, size_t 
   if (crowd.size() > k) thin();
 }
 
+// One row: steps are in elements.
+template <class T> struct Row {
+  const T* x;
+  int64_t step, n;
+  T* value;  // may be null
+  int64_t value_step;
+  int64_t* index;
+  int64_t index_step, k;
+};
+
+// The first k of e into the row's outputs. Keys that have all bits tell integers without a look at a far place: a key
+// ^ flip is an element's own, once `least` is added to it.
+template <class T, class E> void emit(const Row<T>& r, const E* e, bool all_bits, KeyOf<T> least, KeyOf<T> flip) {
+  for (int64_t i = 0; i < r.k; ++i) r.index[i * r.index_step] = e[i].index();
+  if (!r.value) return;
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    if (all_bits) {
+      for (int64_t i = 0; i < r.k; ++i) {
+        KeyOf<T> own = (KeyOf<T>(e[i].key()) + least) ^ flip;
+        r.value[i * r.value_step] = T(own ^ key_of(T(0)));
+      }
+      return;
+    }
+  for (int64_t i = 0; i < r.k; ++i) r.value[i * r.value_step] = r.x[e[i].index() * r.step];
+}
+
+// Orders by whole keys what stands in the order of their upper 32 bits.
+template <class T> void order_runs(const Row<T>& r, Narrow* e, KeyOf<T> flip) {
+  std::vector<Wide> run;
+  for (int64_t first = 0, end; first < r.n; first = end) {
+    for (end = first + 1; end < r.n && e[end].key() == e[first].key();) ++end;
+    if (end - first == 1) continue;
+    run.clear();
+    for (int64_t i = first; i < end; ++i) run.emplace_back(key_of(r.x[e[i].index() * r.step]) ^ flip, e[i].index());
+    if (std::is_sorted(run.begin(), run.end())) continue;
+    std::sort(run.begin(), run.end());
+    for (int64_t i = first; i < end; ++i) e[i] = Narrow(e[i].key(), run[size_t(i - first)].index());
+  }
+}
+
+// a and b have room for n.
+template <class T> void sort_row(const Row<T>& r, KeyOf<T> flip, Narrow* a, Narrow* b) {
+  using Key = KeyOf<T>;
+  Key least = ~Key(0), most = 0;
+  for (int64_t i = 0; i < r.n; ++i) {
+    Key key = key_of(r.x[i * r.step]) ^ flip;
+    least = std::min(least, key);
+    most = std::max(most, key);
+  }
+  int bits = std::bit_width(Key(most - least)), left = std::max(bits - 32, 0);
+  for (int64_t i = 0; i < r.n; ++i) a[i] = Narrow(Key((key_of(r.x[i * r.step]) ^ flip) - least) >> left, i);
+  if (r.n < kRadixFrom) std::sort(a, a + r.n);
+  else a = radix_sort(a, b, r.n, bits - left);
+  if (left > 0) order_runs(r, a, flip);
+  emit(r, a, left == 0, least, flip);
+}
+
 template <class T> void rows(const Sort& s) {
-  using Key = decltype(key_of(T{}));
+  using Key = KeyOf<T>;
   using E = std::conditional_t<sizeof(Key) == 4, Narrow, Wide>;
   int last = s.in.ndim - 1;
   int64_t n = s.in.sizes[last], k = s.indices.sizes[last], count = s.indices.numel() / k;
-  int64_t sx = s.in.strides[last], si = s.indices.strides[last], sv = s.values ? s.values.strides[last] : 0;
   Key flip = s.descending ? ~Key(0) : Key(0);
+  bool few = k < n / 4 && k <= kMostSelected;
   parallel_for(count, (1 << 11) / n + 1, [&](int64_t begin, int64_t end) {
-    std::vector<E> row, room;
-    for (int64_t r = begin; r < end; ++r) {
-      auto* x = s.in.as<const T>();
-      auto* index = s.indices.as<int64_t>();
-      auto* value = s.values ? s.values.as<T>() : nullptr;
-      int64_t rest = r;
+    std::vector<E> crowd;
+    Room<Narrow> a(few ? 0 : n), b(few ? 0 : n);
+    for (int64_t row = begin; row < end; ++row) {
+      Row<T> r{s.in.as<const T>(),
+               s.in.strides[last],
+               n,
+               s.values ? s.values.as<T>() : nullptr,
+               s.values ? s.values.strides[last] : 0,
+               s.indices.as<int64_t>(),
+               s.indices.strides[last],
+               k};
+      int64_t rest = row;
       for (int d = last - 1; d >= 0; --d) {
         int64_t at = rest % s.in.sizes[d];
         rest /= s.in.sizes[d];
-        x += at * s.in.strides[d];
-        index += at * s.indices.strides[d];
-        if (value) value += at * s.values.strides[d];
+        r.x += at * s.in.strides[d];
+        r.index += at * s.indices.strides[d];
+        if (r.value) r.value += at * s.values.strides[d];
       }
-      row.clear();
-      if (k < n / 4) {
-        best_of(row, x, sx, n, size_t(k), flip);
+      if (few) {
+        crowd.clear();
+        best_of(crowd, r.x, r.step, n, size_t(k), flip);
+        std::sort(crowd.begin(), crowd.end());
+        emit(r, crowd.data(), true, Key(0), flip);
       } else {
-        row.reserve(size_t(n));
-        for (int64_t i = 0; i < n; ++i) row.emplace_back(Key(key_of(x[i * sx]) ^ flip), i);
-      }
-      if (int64_t(row.size()) >= kRadixFrom) {
-        radix_sort(row, room);
-      } else {
-        std::sort(row.begin(), row.end());
-      }
-      for (int64_t i = 0; i < k; ++i) {
-        int64_t at = row[size_t(i)].index();
-        index[i * si] = at;
-        if (value) value[i * sv] = x[at * sx];
+        sort_row(r, flip, a.data(), b.data());
       }
     }
   });
