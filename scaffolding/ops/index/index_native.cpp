@@ -7,6 +7,7 @@
 
 #include "scaffolding/backend/cpu/strided.h"
 #include "scaffolding/ops/index/kernel.h"
+#include "scaffolding/ops/index/sorted_points.h"
 
 namespace sf {
 namespace {
@@ -18,6 +19,14 @@ void positions(const Positions& k) {
   if (!k.offset) {
     int64_t step = loop.strides[0][0];
     loop.run(kGrain, [&](char* const* p, int64_t n) {
+      if (step == sizeof(int64_t)) {  // a difference below 0 shows in the sum of all bits
+        uint64_t outside = 0, low = uint64_t(k.low), last = uint64_t(k.high) - 1;
+        for (int64_t i = 0; i < n; ++i) {
+          uint64_t v = uint64_t(reinterpret_cast<const int64_t*>(p[0])[i]);
+          outside |= (v - low) | (last - v);
+        }
+        if (int64_t(outside) >= 0) return;
+      }
       for (int64_t i = 0; i < n; ++i) {
         int64_t v = *reinterpret_cast<const int64_t*>(p[0] + i * step);
         if (v < k.low || v >= k.high) [[unlikely]] {  // any thread's find will do
@@ -70,6 +79,15 @@ template <class U> void take_as(const Take& t) {
       if (so == sizeof(U) && si == sizeof(U)) std::memcpy(p[0], in, size_t(n) * sizeof(U));
       else
         for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const U*>(in + i * si);
+      return;
+    }
+    if (so == sizeof(U) && si == 0 && sx == sizeof(int64_t)) {  // of one line, dense
+      auto* y = reinterpret_cast<U*>(p[0]);
+      auto* at = reinterpret_cast<const int64_t*>(p[2]);
+      if (scale == sizeof(U))
+        for (int64_t i = 0; i < n; ++i) y[i] = reinterpret_cast<const U*>(p[1])[at[i]];
+      else
+        for (int64_t i = 0; i < n; ++i) y[i] = *reinterpret_cast<const U*>(p[1] + at[i] * scale);
       return;
     }
     for (int64_t i = 0; i < n; ++i)
@@ -139,6 +157,18 @@ void scatter(const Scatter& s) {
       else *y = v;
     };
     loop.run(std::max<int64_t>(1, kGrain / n), [&](char* const* p, int64_t lanes) {
+      if (lane_by_lane && scale == int64_t(sizeof(T)) && dst == int64_t(sizeof(T)) && dx == sizeof(int64_t)) {  // dense
+        for (int64_t i = 0; i < lanes; ++i) {
+          auto* y = reinterpret_cast<T*>(p[0] + i * so);
+          auto* x = reinterpret_cast<const T*>(p[1] + i * ss);
+          auto* at = reinterpret_cast<const int64_t*>(p[2] + i * sx);
+          for (int64_t j = 0; j < n; ++j) {
+            if constexpr (decltype(adds)::value) y[at[j]] = sum_of<T>(y[at[j]], x[j]);
+            else y[at[j]] = x[j];
+          }
+        }
+        return;
+      }
       if (lane_by_lane)
         for (int64_t i = 0; i < lanes; ++i)
           for (int64_t j = 0; j < n; ++j) one(p, i, j);
@@ -183,45 +213,18 @@ template <class T, bool adds> void write(const Slices& g, char* const* p, int64_
   }
 }
 
-// Points in order of destination, equal destinations in the order given: a stable radix sort, 11 bits a pass.
-std::vector<int64_t> sorted_points(const int64_t* offset, int64_t n) {
-  std::vector<int64_t> order;
-  order.reserve(size_t(n));
-  bool sorted = true;
-  int64_t largest = 0, last = -1;
-  for (int64_t i = 0; i < n; ++i) {
-    if (offset[i] < 0) continue;
-    order.push_back(i);
-    sorted = sorted && offset[i] >= last;
-    last = offset[i];
-    largest = std::max(largest, last);
-  }
-  if (sorted) return order;
-  constexpr int kBits = 11;
-  std::vector<int64_t> next(order.size());
-  for (int shift = 0; shift < 63 && largest >> shift; shift += kBits) {
-    int64_t start[(1 << kBits) + 1] = {};
-    auto digit = [&](int64_t p) { return (offset[p] >> shift) & ((1 << kBits) - 1); };
-    for (auto p : order) ++start[digit(p) + 1];
-    for (int i = 0; i < 1 << kBits; ++i) start[i + 1] += start[i];
-    for (auto p : order) next[size_t(start[digit(p)]++)] = p;
-    order.swap(next);
-  }
-  return order;
-}
-
 // Sums of 16-bit floats in float32: each destination is read and written once.
-template <class T> void add_sorted(const Slices& g, const std::vector<int64_t>& order, char* const* p, int64_t n) {
+template <class T> void add_sorted(const Slices& g, const int64_t* order, int64_t count, char* const* p, int64_t n) {
   constexpr int64_t kChunk = 256;
   float sum[kChunk];
-  for (size_t first = 0, last; first < order.size(); first = last) {
+  for (int64_t first = 0, last; first < count; first = last) {
     int64_t offset = g.offset[order[first]];
-    for (last = first + 1; last < order.size() && g.offset[order[last]] == offset;) ++last;
+    for (last = first + 1; last < count && g.offset[order[last]] == offset;) ++last;
     char* y = p[0] + offset * int64_t(sizeof(T));
     for (int64_t i0 = 0; i0 < n; i0 += kChunk) {
       int64_t m = std::min(kChunk, n - i0);
       for (int64_t i = 0; i < m; ++i) sum[i] = to_float(*reinterpret_cast<const T*>(y + (i0 + i) * g.out_step));
-      for (size_t j = first; j < last; ++j) {
+      for (int64_t j = first; j < last; ++j) {
         const char* x = p[1] + order[j] * g.point_step + i0 * g.src_step;
         for (int64_t i = 0; i < m; ++i) sum[i] += to_float(*reinterpret_cast<const T*>(x + i * g.src_step));
       }
@@ -244,9 +247,10 @@ void put(const Put& k) {
   g.src_step = lanes.strides[1][0];
   int64_t grain = std::max<int64_t>(64, kGrain / g.points);  // whole cache lines of a slice
   if (k.accumulate && is_reduced(out.dtype)) {
-    std::vector<int64_t> order = sorted_points(g.offset, g.points);
+    std::vector<int64_t> order(size_t(2 * g.points));
+    int64_t count = sort_points(g.offset, g.points, order.data());
     auto* run = out.dtype == kFloat16 ? &add_sorted<Half> : &add_sorted<BFloat16>;
-    lanes.run(grain, [&](char* const* p, int64_t n) { run(g, order, p, n); });
+    lanes.run(grain, [&](char* const* p, int64_t n) { run(g, order.data(), count, p, n); });
     return;
   }
   visit(out.dtype, k.accumulate, [&](auto tag, auto adds) {
@@ -287,6 +291,36 @@ void nonzero(const NonZero& k) {
     }
   });
 }
+
+}  // namespace
+
+// A stable radix sort, 11 bits a pass.
+int64_t sort_points(const int64_t* offset, int64_t n, int64_t* order) {
+  bool sorted = true;
+  int64_t largest = 0, last = -1, count = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (offset[i] < 0) continue;
+    order[count++] = i;
+    sorted = sorted && offset[i] >= last;
+    last = offset[i];
+    largest = std::max(largest, last);
+  }
+  if (sorted) return count;
+  constexpr int kBits = 11;
+  int64_t *from = order, *to = order + n;
+  for (int shift = 0; shift < 63 && largest >> shift; shift += kBits) {
+    int64_t start[(1 << kBits) + 1] = {};
+    auto digit = [&](int64_t p) { return (offset[p] >> shift) & ((1 << kBits) - 1); };
+    for (int64_t i = 0; i < count; ++i) ++start[digit(from[i]) + 1];
+    for (int i = 0; i < 1 << kBits; ++i) start[i + 1] += start[i];
+    for (int64_t i = 0; i < count; ++i) to[start[digit(from[i])]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != order) std::memcpy(order, from, size_t(count) * sizeof(int64_t));
+  return count;
+}
+
+namespace {
 
 SF_KERNEL(positions_kernel, DeviceType::CPU, "native", 0, positions, nullptr)
 SF_KERNEL(take_kernel, DeviceType::CPU, "native", 0, take, nullptr)

@@ -139,7 +139,7 @@ Tensor masked_select(const Tensor& input, const Tensor& mask) {
   SF_CHECK_AS(TypeError, mask.dtype() == kBool, "masked_select: mask must be a bool tensor, got ", mask.dtype());
   check_same_device("masked_select", input, mask);
   Shape all = broadcast_shapes("masked_select", input.shape(), mask.shape());
-  return index(input.expand(all), {mask.expand(all)}).reshape({-1});
+  return index(input.expand(all).reshape({-1}), {mask.expand(all).reshape({-1})});  // one position per element
 }
 
 SF_OP(index_select, "input, dim, index").doc("The slices of dim that a 1-D index names.").kernels(take_kernel);

@@ -1,8 +1,12 @@
 #include "scaffolding/ops/index/index.h"
 
+#include <limits>
+
 #include "scaffolding/core/parallel.h"
+#include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf::test {
@@ -167,6 +171,51 @@ TEST(index, a_0d_mask_adds_a_dimension) {
   EXPECT_EQ(str(index(x, {scalar_tensor(true)}).shape()), "[1, 3]");
   EXPECT_EQ(str(index(x, {scalar_tensor(false)}).shape()), "[0, 3]");
   EXPECT_EQ(index_put(x, {scalar_tensor(true)}, scalar_tensor(7.f)).to_vector(), (std::vector<double>{7, 7, 7}));
+}
+
+TEST(index, sums_of_16_bit_slices_are_those_of_float32_rounded_once) {
+  for (auto t : {kFloat16, kBFloat16})
+    for (int64_t lanes : {3, 37, 64, 600, 1100}) {
+      std::vector<float> v;
+      for (int64_t i = 0; i < 2 * 9 * lanes; ++i) v.push_back(float(i * 7919 % 1009) / 64 - 7);
+      const Tensor src = to_dtype(tensor(v, {2, 9, lanes}), t), out = to_dtype(src.narrow(1, 2, 5) * 3.0, t);
+      for (const Tensor& to :
+           {at({4, 0, 3, 1, 2, 4, 4, 3, 0}), at({2, 2, 2, 2, 2, 2, 2, 2, 2}), at({0, 0, 1, 1, 2, 2, 3, 3, 4})}) {
+        const Tensor want = to_dtype(index_add(to_dtype(out, kFloat32), 1, to, to_dtype(src, kFloat32)), t);
+        EXPECT_EQ(index_add(out, 1, to, src).to_vector(), want.to_vector()) << name(t) << " " << lanes;
+        const Tensor across = out.transpose(1, 2).contiguous().transpose(1, 2);
+        EXPECT_EQ(index_add(across, 1, to, src).to_vector(), want.to_vector()) << name(t) << " " << lanes;
+      }
+    }
+}
+
+TEST(index, long_lines_are_gathered_and_added_in_the_order_of_the_index) {
+  constexpr int64_t n = 300, m = 1000;
+  std::vector<int64_t> to;
+  std::vector<float> v, line(n), sums(n, 1.f);
+  for (int64_t i = 0; i < m; ++i) to.push_back(i * i % n), v.push_back(1.f / float(i + 3));
+  for (int64_t i = 0; i < n; ++i) line[size_t(i)] = float(i) * 0.25f;
+  for (int64_t i = 0; i < m; ++i) sums[size_t(to[size_t(i)])] += v[size_t(i)];
+  const Tensor index = tensor(to, {1, m}).expand({3, m}).contiguous(),
+               x = tensor(line, {1, n}).expand({3, n}).contiguous(),
+               src = tensor(v, {1, m}).expand({3, m}).contiguous(), want = tensor(sums, {n});
+  const Tensor got = gather(x, 1, index), added = scatter_add(ones({3, n}), 1, index, src);
+  const Tensor across = scatter_add(ones({n, 3}), 0, index.transpose(0, 1), src.transpose(0, 1));
+  for (int64_t r = 0; r < 3; ++r) {
+    for (int64_t i = 0; i < m; ++i)
+      ASSERT_EQ(got.data<float>()[r * m + i], line[size_t(to[size_t(i)])]) << r << " " << i;
+    EXPECT_EQ(added.select(0, r).to_vector(), want.to_vector());
+    EXPECT_EQ(across.select(1, r).to_vector(), want.to_vector());
+  }
+}
+
+TEST(index, a_wrong_position_among_many_is_found) {
+  for (int64_t wrong :
+       {int64_t(5), int64_t(-1), std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+    std::vector<int64_t> to(1000, 4);
+    to[777] = wrong;
+    EXPECT_THROW(gather(ones({1, 5}), 1, tensor(to, {1, 1000})), IndexError) << wrong;
+  }
 }
 
 }  // namespace sf::test
