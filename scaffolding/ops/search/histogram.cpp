@@ -11,10 +11,14 @@
 #include "scaffolding/ops/index/kernel.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/reduce/reduce.h"
+#include "scaffolding/ops/search/kernel.h"
 #include "scaffolding/ops/search/search.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
+
+constinit KernelTable<CountNumbers> count_numbers{"count_numbers"};
+constinit KernelTable<CountParts> count_parts{"count_parts"};
 
 Tensor bincount(const Tensor& input, const Tensor& weights, int64_t minlength) {
   const char* op = "bincount";
@@ -29,14 +33,23 @@ Tensor bincount(const Tensor& input, const Tensor& weights, int64_t minlength) {
   SF_CHECK_AS(RuntimeError, !input.device().is_meta(),
               "bincount: the shape depends on the values, which a meta tensor does not have");
   autograd::NoGrad off;
-  Tensor at = to_dtype(input, kInt64);
-  int64_t size = minlength;
+  Tensor at = contiguous(to_dtype(input, kInt64));
+  int64_t size = minlength, least = 0, most = 0;
+  CountNumbers c{{}, at, &least, &most};
+  auto counter = count_numbers.find(at.device(), c);
   if (at.numel() > 0) {
     if (at.device().is_cuda()) cuda::refuse_while_capturing(op, "a result whose shape depends on values");
-    int64_t least = amin(at).item_int(), most = amax(at).item_int();
+    if (counter) counter(c);
+    else least = amin(at).item_int(), most = amax(at).item_int();
     SF_CHECK(least >= 0, op, ": input must not be negative, got ", least);
     SF_CHECK(most < INT64_MAX, op, ": input is too large, got ", most);
     size = std::max(size, most + 1);
+  }
+  if (!weights && counter) {
+    Tensor counts = zeros({size}, kInt64, at.device());
+    c.counts = counts;
+    if (at.numel() > 0) counter(c);
+    return counts;
   }
   if (!weights) return index_add(zeros({size}, kInt64, at.device()), 0, at, ones(at.shape(), kInt64, at.device()));
   Tensor w = to_dtype(weights, weights.dtype() == kFloat32 ? kFloat32 : kFloat64);
@@ -65,6 +78,13 @@ Tensor histc(const Tensor& input, int64_t bins, const Scalar& min, const Scalar&
     Tensor one = to_dtype(eq(from, to), wide);
     from = from - one, to = to + one;
   }
+  x = contiguous(x);
+  Tensor parts = counts.narrow(0, 0, bins);
+  CountParts c{parts, x, from, to};
+  if (auto counter = count_parts.find(x.device(), c)) {
+    counter(c);
+    return to_dtype(parts, input.dtype());
+  }
   Tensor outside = logical_not(logical_and(ge(x, from), le(x, to)));
   Tensor place = masked_fill((x - from) / (to - from) * double(bins), outside, 0.0);
   Tensor bin = where(outside, wrapped(bins), clamp(to_dtype(place, kInt64), {}, bins - 1));
@@ -75,11 +95,11 @@ Tensor histc(const Tensor& input, int64_t bins, const Scalar& min, const Scalar&
 SF_OP(bincount, "input, weights=None, minlength=0")
     .doc("How often (or with what sum of weights) each number from 0 on is in input[n], at least minlength of them.")
     .no_gradient()
-    .kernels(put_kernel);
+    .kernels(count_numbers, put_kernel);
 SF_OP(histc, "input, bins=100, min=0, max=0")
     .doc(
         "How many elements fall into each of bins equal parts of [min, max], or of input's range where both are equal.")
     .no_gradient()
-    .kernels(put_kernel);
+    .kernels(count_parts, put_kernel);
 
 }  // namespace sf

@@ -1,4 +1,4 @@
-// The contract of searchsorted with backends.
+// The contracts of searchsorted and of counting with backends.
 #pragma once
 #include "scaffolding/core/kernel.h"
 
@@ -15,5 +15,21 @@ struct SearchSorted {
   bool right = false;
 };
 extern KernelTable<SearchSorted> searchsorted_kernel;
+
+// The least and the greatest of in, which has some; and then how often each number is in it.
+struct CountNumbers {
+  TensorView counts;  // [bins], int64, increased: in is in [0, bins). Absent: least and most are found instead
+  TensorView in;      // [n], int64, contiguous
+  int64_t *least, *most;
+};
+extern KernelTable<CountNumbers> count_numbers;
+
+// counts[b] += how many of in are in part b of `bins` equal ones of [from, to]; the last has `to` too.
+struct CountParts {
+  TensorView counts;    // [bins], int64
+  TensorView in;        // [n], float32 or float64, contiguous
+  TensorView from, to;  // numbers, in's dtype, from < to
+};
+extern KernelTable<CountParts> count_parts;
 
 }  // namespace sf

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/search/search.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "scaffolding/ops/factory/factory.h"
@@ -75,6 +76,39 @@ SF_OP_TEST(histc) {
   rejects("min not above max", randn({3}), 4, 2, 1);
   rejects("must be finite", tensor({1., INFINITY}, kFloat64));
   rejects("floating-point", randint(0, 5, {3}));
+}
+
+TEST(bincount, many_numbers_are_each_counted) {
+  for (int64_t bins : {1, 3, 1000, 2049, 5000})
+    for (int64_t n : {1, 7, 20001}) {
+      std::vector<int64_t> v;
+      std::vector<double> want;
+      for (int64_t i = 0; i < n; ++i) v.push_back(i * i % 7919 % bins);
+      for (int64_t e : v) {
+        if (e >= int64_t(want.size())) want.resize(size_t(e + 1));
+        ++want[size_t(e)];
+      }
+      EXPECT_EQ(bincount(tensor(v, {n})).to_vector(), want) << bins << " " << n;
+    }
+  EXPECT_EQ(bincount(tensor(std::vector<int64_t>(9000, 2), {9000})).to_vector(), (std::vector<double>{0, 0, 9000}));
+}
+
+TEST(bincount, the_least_of_many_is_looked_for) {
+  std::vector<int64_t> v(1000, 5);
+  v[567] = -1;
+  EXPECT_THROW(bincount(tensor(v, {1000})), Error);
+}
+
+TEST(histc, many_elements_are_counted_where_float32_has_the_borders) {
+  std::vector<float> v;
+  for (int64_t i = 0; i < 30001; ++i) v.push_back(float(i * i % 9973) / 997 - 5);
+  v[3] = v[4000] = NAN, v[77] = INFINITY, v[78] = -INFINITY, v[79] = 4, v[80] = -4;
+  for (int64_t bins : {1, 100, 3000, 9000}) {
+    std::vector<double> want(static_cast<size_t>(bins));
+    for (float x : v)
+      if (x >= -4 && x <= 4) ++want[size_t(std::min(int64_t((x + 4.f) / 8.f * float(bins)), bins - 1))];
+    EXPECT_EQ(histc(tensor(v, {30001}), bins, -4, 4).to_vector(), want) << bins;
+  }
 }
 
 }  // namespace sf::test
