@@ -10,7 +10,7 @@ namespace SF_ISA {
 namespace {
 
 constexpr int64_t kPiece = 512;
-constexpr int kWays = 16;
+constexpr int kWays = 64;
 
 template <class T> struct Compared { using type = T; };
 template <> struct Compared<Half> { using type = float; };
@@ -18,6 +18,12 @@ template <> struct Compared<BFloat16> { using type = float; };
 template <class T> SF_INLINE T number(T x) { return x; }
 SF_INLINE float number(Half x) { return to_float(x); }
 SF_INLINE float number(BFloat16 x) { return to_float(x); }
+
+// an integer of C's width, so that comparisons stay in its lanes
+template <class C>
+using Mask = std::conditional_t<
+    sizeof(C) == 8, int64_t,
+    std::conditional_t<sizeof(C) == 4, int32_t, std::conditional_t<sizeof(C) == 2, int16_t, int8_t>>>;
 
 template <bool largest, class C> SF_INLINE bool beats(C a, C b) { return largest ? a > b : a < b; }
 // NaN beats every number, and nothing beats the first NaN.
@@ -36,22 +42,50 @@ template <bool largest, class T> void row_best(const char* x, int64_t step, int6
     } else {
       for (int64_t i = 0; i < m; ++i) piece[i] = number(*reinterpret_cast<const T*>(x + (b + i) * step));
     }
-    bool better = at < 0;
-    if (!better) {
-      int way[kWays] = {};
-      int64_t i = 0;
-      for (; i + kWays <= m; i += kWays)
-        for (int k = 0; k < kWays; ++k) way[k] |= wins<largest>(p[i + k], best);
-      for (; i < m; ++i) way[0] |= wins<largest>(p[i], best);
-      for (int w : way) better |= w != 0;
+    if (m < 2 * kWays) {
+      for (int64_t i = 0; i < m; ++i) {
+        if (at >= 0 && !wins<largest>(p[i], best)) continue;
+        best = p[i];
+        at = b + i;
+      }
+      if (best != best) break;
+      continue;
     }
-    if (!better) continue;
-    for (int64_t i = 0; i < m; ++i) {
-      if (at >= 0 && !wins<largest>(p[i], best)) continue;
-      best = p[i];
+    // The piece's best in vectors, and only where it is better, its first place.
+    C top[kWays];
+    Mask<C> none[kWays] = {};  // NaN
+    int64_t i = 0;
+    for (int k = 0; k < kWays; ++k) top[k] = p[k];
+    for (; i + kWays <= m; i += kWays)
+      for (int k = 0; k < kWays; ++k) {
+        C v = p[i + k];
+        none[k] |= Mask<C>(v != v);
+        top[k] = beats<largest>(v, top[k]) ? v : top[k];
+      }
+    for (; i < m; ++i) {
+      none[0] |= Mask<C>(p[i] != p[i]);
+      top[0] = beats<largest>(p[i], top[0]) ? p[i] : top[0];
+    }
+    bool any = false;
+    C here = top[0];
+    for (int k = 0; k < kWays; ++k) {
+      any |= none[k] != 0;
+      here = beats<largest>(top[k], here) ? top[k] : here;
+    }
+    if (any) {
+      for (i = 0; p[i] == p[i];) ++i;
       at = b + i;
+      break;  // nothing beats the first NaN
     }
-    if (best != best) break;
+    if (at >= 0 && !beats<largest>(here, best)) continue;
+    best = here;
+    for (i = 0; i + kWays <= m; i += kWays) {
+      Mask<C> found = 0;
+      for (int k = 0; k < kWays; ++k) found |= Mask<C>(p[i + k] == here);
+      if (found) break;
+    }
+    while (p[i] != here) ++i;
+    at = b + i;
   }
   *index = at;
   if (value) *value = *reinterpret_cast<const T*>(x + at * step);

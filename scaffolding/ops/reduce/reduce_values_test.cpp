@@ -9,6 +9,7 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/view/view.h"
 
 namespace sf::test {
 namespace {
@@ -178,6 +179,60 @@ TEST(reduce, any_and_all_take_every_dtype) {
 TEST(reduce, running_sums_accumulate_in_double) {
   Tensor y = cumsum(full({1 << 20}, 0.1, kFloat32), 0);
   EXPECT_NEAR(y.slice(0, (1 << 20) - 1).item(), 0.1 * (1 << 20), 0.01);
+}
+
+TEST(reduce, rows_that_run_together_are_those_that_run_alone) {
+  for (auto t : {kInt64, kInt32, kUInt8, kFloat16, kBFloat16, kFloat32, kFloat64})
+    for (int64_t n : {1, 63, 64, 65, 200}) {
+      Tensor x = ramp(7 * n, kFloat64).reshape({7, n});
+      x = to_dtype(is_floating(t) ? x + 0.5 : x * 9.0, t);
+      const Tensor across = x.transpose(0, 1).contiguous().transpose(0, 1);
+      for (auto* scan : {&cumsum, &cumprod}) {
+        const Tensor all = scan(x, 1, {}), turned = scan(across, 1, {});
+        for (int64_t r = 0; r < 7; ++r) {
+          const Doubles alone = scan(x.narrow(0, r, 1), 1, {}).to_vector();
+          EXPECT_EQ(all.narrow(0, r, 1).to_vector(), alone) << name(t) << " " << n;
+          EXPECT_EQ(turned.narrow(0, r, 1).to_vector(), alone) << name(t) << " " << n;
+        }
+      }
+    }
+}
+
+TEST(reduce, gradients_of_rows_that_run_together) {  // a scan from the end
+  const Tensor x = ramp(6 * 100, kFloat64).reshape({6, 100}).requires_grad_(),
+               w = ramp(6 * 100, kFloat64).reshape({6, 100});
+  (cumsum(x, 1) * w).sum().backward();
+  for (int64_t r = 0; r < 6; ++r) {
+    double tail = 0;
+    for (int64_t i = 99; i >= 0; --i) {
+      tail += w.data<double>()[r * 100 + i];
+      ASSERT_EQ(x.grad().data<double>()[r * 100 + i], tail) << r << " " << i;
+    }
+  }
+}
+
+TEST(reduce, the_first_of_the_best_is_found_wherever_it_is) {
+  for (auto t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
+    for (int64_t n : {1, 63, 127, 128, 129, 511, 512, 513, 1100})
+      for (int64_t place : {int64_t(0), n / 3, n - 1}) {
+        Tensor x = full({n}, 3, t);
+        EXPECT_EQ(argmax(x).item(), 0) << name(t) << " " << n;
+        x.narrow(0, place, n - place).fill_(5);  // this one and all after it
+        EXPECT_EQ(argmax(x).item(), double(place)) << name(t) << " " << n;
+        x.narrow(0, place, n - place).fill_(1);
+        EXPECT_EQ(argmin(x).item(), double(place)) << name(t) << " " << n;
+        if (!is_floating(t)) continue;
+        x.narrow(0, place, 1).fill_(kNan);
+        x.narrow(0, n - 1, 1).fill_(place == n - 1 ? kNan : kInf);
+        EXPECT_EQ(argmax(x).item(), double(place)) << name(t) << " " << n;
+        EXPECT_EQ(argmin(x).item(), double(place)) << name(t) << " " << n;
+        x.fill_(-0.0);
+        x.narrow(0, place, n - place).fill_(0.0);
+        EXPECT_EQ(argmax(x).item(), 0) << name(t) << " " << n;
+        EXPECT_EQ(std::signbit(std::get<0>(max_dim(x, 0)).item()), place > 0) << name(t) << " " << n;
+        x.fill_(-kInf);
+        EXPECT_EQ(argmax(x).item(), 0) << name(t) << " " << n;
+      }
 }
 
 }  // namespace

@@ -8,6 +8,8 @@ namespace SF_ISA {
 namespace {
 
 constexpr int64_t kTile = 256;  // columns that advance together
+constexpr int kRows = 4;        // rows that advance together: each waits for its own last sum alone
+constexpr int kPiece = 64;      // of each of them, copied: rows a power of two apart share few lines of the cache
 
 template <class T> struct Running { using type = uint64_t; };
 template <> struct Running<float> { using type = double; };
@@ -39,6 +41,38 @@ void row(const char* in, char* out, const char* factor, Steps along, int64_t n, 
     else if constexpr (what == Scanning::CumProd) total *= v;
     else total = k > 0 ? v + number<A>(*reinterpret_cast<const T*>(factor + link * along.factor)) * total : v;
     *reinterpret_cast<T*>(out + i * along.out) = stored<T>(total);
+  }
+}
+
+// Sums or products of kRows rows.
+template <Scanning what, class T>
+void rows_together(const char* const* in, char* const* out, Steps along, int64_t n, bool reverse) {
+  using A = typename Running<T>::type;
+  A piece[kRows][kPiece + 8];
+  A first = what == Scanning::CumProd ? A(1) : A(0), a = first, b = first, c = first, d = first;
+  int64_t step_in = reverse ? -along.in : along.in, step_out = reverse ? -along.out : along.out,
+          start = reverse ? n - 1 : 0;
+  for (int64_t k = 0; k < n; k += kPiece) {
+    int64_t m = n - k < kPiece ? n - k : kPiece;
+    for (int r = 0; r < kRows; ++r) {
+      const char* x = in[r] + start * along.in + k * step_in;
+      if (step_in == int64_t(sizeof(T)))
+        for (int64_t j = 0; j < m; ++j) piece[r][j] = number<A>(reinterpret_cast<const T*>(x)[j]);
+      else
+        for (int64_t j = 0; j < m; ++j) piece[r][j] = number<A>(*reinterpret_cast<const T*>(x + j * step_in));
+    }
+    for (int64_t j = 0; j < m; ++j) {
+      if constexpr (what == Scanning::CumProd) a *= piece[0][j], b *= piece[1][j], c *= piece[2][j], d *= piece[3][j];
+      else a += piece[0][j], b += piece[1][j], c += piece[2][j], d += piece[3][j];
+      piece[0][j] = a, piece[1][j] = b, piece[2][j] = c, piece[3][j] = d;
+    }
+    for (int r = 0; r < kRows; ++r) {
+      char* y = out[r] + start * along.out + k * step_out;
+      if (step_out == int64_t(sizeof(T)))
+        for (int64_t j = 0; j < m; ++j) reinterpret_cast<T*>(y)[j] = stored<T>(piece[r][j]);
+      else
+        for (int64_t j = 0; j < m; ++j) *reinterpret_cast<T*>(y + j * step_out) = stored<T>(piece[r][j]);
+    }
   }
 }
 
@@ -77,6 +111,9 @@ template <Scanning what, class T> void run(const Scan& s) {
   int64_t rows = s.in.numel() / n, width = lane < 0 ? 1 : s.in.sizes[lane], tile = width < kTile ? width : kTile,
           tiles = (width + tile - 1) / tile;
   parallel_for(rows / width * tiles, (1 << 14) / (n * tile) + 1, [&](int64_t begin, int64_t end) {
+    const char* ins[kRows];
+    char* outs[kRows];
+    int gathered = 0;
     for (int64_t t = begin; t < end; ++t) {
       int64_t rest = t / tiles, first = (t % tiles) * tile;
       const char *in = s.in.as<const char>(), *factor = s.factor ? s.factor.as<const char>() : nullptr;
@@ -92,11 +129,22 @@ template <Scanning what, class T> void run(const Scan& s) {
         out += index * by.out;
         if (factor) factor += index * by.factor;
       }
-      if (lane < 0) row<what, T>(in, out, factor, steps(kept), n, s.reverse);
-      else
-        columns<what, T>(in, out, factor, steps(kept), steps(lane), n, width - first < tile ? width - first : tile,
-                         s.reverse);
+      if (lane < 0 && what == Scanning::Weighted) {
+        row<what, T>(in, out, factor, steps(kept), n, s.reverse);
+        continue;
+      }
+      if (lane < 0) {
+        ins[gathered] = in, outs[gathered] = out;
+        if (++gathered == kRows) {
+          rows_together<what, T>(ins, outs, steps(kept), n, s.reverse);
+          gathered = 0;
+        }
+        continue;
+      }
+      columns<what, T>(in, out, factor, steps(kept), steps(lane), n, width - first < tile ? width - first : tile,
+                       s.reverse);
     }
+    for (int r = 0; r < gathered; ++r) row<what, T>(ins[r], outs[r], nullptr, steps(kept), n, s.reverse);
   });
 }
 
