@@ -48,6 +48,16 @@ def two_layouts(dtype, op):
     return without_grad(lambda: op(x, y))
 
 
+def numbers(op):
+    x = torch.randint(0, 1000, (1000000,))
+    return lambda: op(x)
+
+
+def square(op, dtype):
+    x, i = random(1024, 1024, dtype=dtype), torch.randperm(1024)
+    return without_grad(lambda: op(x, i))
+
+
 def conv(channels, pixels, dtype, backward):
     x = random(1, channels, pixels, pixels, dtype=dtype, grad=backward, layout=nhwc)
     w = random(channels, channels, 3, 3, dtype=dtype, grad=backward, layout=nhwc)
@@ -238,10 +248,20 @@ for tag, dtype in DTYPES.items():
         f"channels-last to contiguous [8,320,16,16] {tag}",
         lambda t=dtype: two_layouts(t, lambda _, y: y.contiguous()),
     )
+    for name, op in (
+        ("topk 10 of", lambda x, _: x.topk(10)),
+        ("median of", lambda x, _: x.median(1)),
+        ("index_add", lambda x, i: x.index_add(0, i, x)),
+        ("cumsum", lambda x, _: x.cumsum(1)),
+        ("max of rows", lambda x, _: x.max(1)),
+    ):
+        row(f"{name} [1024,1024] {tag}", lambda t=dtype, op=op: square(op, t))
     row(f"gelu [8192,2560] {tag}", lambda t=dtype: unary(F.gelu, (8192, 2560), t))
     row(f"fused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, True))
     row(f"unfused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, False))
     row(f"softmax [20,1024,1024] {tag}", lambda t=dtype: unary(lambda x: F.softmax(x, -1), (20, 1024, 1024), t))
+for name, op in (("sort", torch.sort), ("bincount", torch.bincount)):
+    row(f"{name} [1000000] int64", lambda op=op: numbers(op))
 for name, layer in (("lstm", torch.nn.LSTM), ("gru", torch.nn.GRU)):
     row(f"{name} [100,32,256]-256 f32", lambda cls=layer: recurrent(cls, False))
     row(f"{name} [100,32,256]-256, with gradients f32", lambda cls=layer: recurrent(cls, True))
