@@ -19,16 +19,23 @@ namespace {
 Tensor at_least_1d(const Tensor& t) { return t.ndim() == 0 ? t.reshape({1}) : t; }
 
 // index must have x's rank and fit into x in every dimension but dim.
-Tensor checked_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
+Tensor fitting_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
   Tensor at = at_least_1d(indexing::as_positions(op, "index", index, x.device()));
   SF_CHECK(at.ndim() == std::max<int64_t>(x.ndim(), 1), op, ": index must have as many dimensions as input ", x.shape(),
            ", got ", index.shape());
-  int64_t n = x.ndim() ? x.shape()[dim] : 1;
   if (at.numel() == 0) return at;
   for (int64_t i = 0; i < x.ndim(); ++i)
     SF_CHECK(i == dim || at.shape()[i] <= x.shape()[i], op, ": index ", index.shape(),
              " must not be larger than input ", x.shape(), " in dimension ", i);
-  indexing::check_range(op, at, 0, n, dim);
+  return at;
+}
+void check_positions(const char* op, const Tensor& x, int64_t dim, const Tensor& at) {
+  if (at.numel() > 0) indexing::check_range(op, at, 0, x.ndim() ? x.shape()[dim] : 1, dim);
+}
+// The same with positions that are there.
+Tensor checked_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
+  Tensor at = fitting_index(op, x, dim, index);
+  check_positions(op, x, dim, at);
   return at;
 }
 
@@ -108,13 +115,16 @@ Tensor scattered(const char* op, const Tensor& input, int64_t dim, const Tensor&
 Tensor gather(const Tensor& input, int64_t dim, const Tensor& index) {
   check_defined("gather", "input", input);
   int64_t d = wrap_dim("gather", dim, input.ndim());
-  Tensor at = checked_index("gather", input, d, index), x = at_least_1d(input);
+  Tensor at = fitting_index("gather", input, d, index), x = at_least_1d(input);
+  bool wrong = false, looks = x.device().is_cpu();  // the kernel does, at what it has in the cache
+  if (!looks) check_positions("gather", input, d, at);
   Tensor y = empty(at.shape(), x.dtype(), x.device());
   if (y.numel() > 0) {
-    Take t{y, memory_for(x, at, d), at, x.strides()[d], x.shape()[d]};
+    Take t{y, memory_for(x, at, d), at, x.strides()[d], x.shape()[d], looks ? &wrong : nullptr};
     auto kernel = take_kernel.find(x.device(), t);
     SF_CHECK_AS(NotSupported, kernel, "gather: no kernel on ", x.device());
     kernel(t);
+    if (wrong) check_positions("gather", input, d, at);  // says which
   }
   y = autograd::record("gather", y, {x}, [at = autograd::save(at), d, full = x.shape()](const Tensor& dy) -> Tensors {
     Tensor dx = zeros(full, dy.dtype(), dy.device());

@@ -13,20 +13,21 @@ namespace sf {
 namespace {
 
 constexpr int64_t kGrain = 1 << 14;
+constexpr int64_t kLooked = 1 << 11;  // positions that are looked at and then used, while the cache has them
+
+// Whether all of n dense positions are in [low, high): a difference below 0 shows in the sum of all bits.
+bool all_inside(const int64_t* p, int64_t n, int64_t low, int64_t high) {
+  uint64_t outside = 0, first = uint64_t(low), last = uint64_t(high) - 1;
+  for (int64_t i = 0; i < n; ++i) outside |= (uint64_t(p[i]) - first) | (last - uint64_t(p[i]));
+  return int64_t(outside) >= 0;
+}
 
 void positions(const Positions& k) {
   cpu::StridedLoop loop{&k.index};
   if (!k.offset) {
     int64_t step = loop.strides[0][0];
     loop.run(kGrain, [&](char* const* p, int64_t n) {
-      if (step == sizeof(int64_t)) {  // a difference below 0 shows in the sum of all bits
-        uint64_t outside = 0, low = uint64_t(k.low), last = uint64_t(k.high) - 1;
-        for (int64_t i = 0; i < n; ++i) {
-          uint64_t v = uint64_t(reinterpret_cast<const int64_t*>(p[0])[i]);
-          outside |= (v - low) | (last - v);
-        }
-        if (int64_t(outside) >= 0) return;
-      }
+      if (step == sizeof(int64_t) && all_inside(reinterpret_cast<const int64_t*>(p[0]), n, k.low, k.high)) return;
       for (int64_t i = 0; i < n; ++i) {
         int64_t v = *reinterpret_cast<const int64_t*>(p[0] + i * step);
         if (v < k.low || v >= k.high) [[unlikely]] {  // any thread's find will do
@@ -73,7 +74,13 @@ template <class U> void take_as(const Take& t) {
   cpu::StridedLoop loop{&t.out, &t.in, &t.offset};
   int64_t so = loop.strides[0][0], si = loop.strides[1][0], sx = loop.strides[2][0],
           scale = t.scale * int64_t(sizeof(U));
-  loop.run(kGrain, [&](char* const* p, int64_t n) {
+  auto look = [&](const char* x, int64_t n) {
+    if (sx == sizeof(int64_t)) return all_inside(reinterpret_cast<const int64_t*>(x), n, 0, t.bound);
+    for (int64_t i = 0; i < n; ++i)
+      if (!all_inside(reinterpret_cast<const int64_t*>(x + i * sx), 1, 0, t.bound)) return false;
+    return true;
+  };
+  auto take_all = [&](char* const* p, int64_t n) {
     if (sx == 0) {  // one position for the row
       const char* in = p[1] + *reinterpret_cast<const int64_t*>(p[2]) * scale;
       if (so == sizeof(U) && si == sizeof(U)) std::memcpy(p[0], in, size_t(n) * sizeof(U));
@@ -93,6 +100,15 @@ template <class U> void take_as(const Take& t) {
     for (int64_t i = 0; i < n; ++i)
       *reinterpret_cast<U*>(p[0] + i * so) =
           *reinterpret_cast<const U*>(p[1] + i * si + *reinterpret_cast<const int64_t*>(p[2] + i * sx) * scale);
+  };
+  loop.run(kGrain, [&](char* const* p, int64_t n) {
+    if (!t.wrong) return take_all(p, n);
+    for (int64_t b = 0; b < n; b += kLooked) {
+      int64_t m = std::min(kLooked, n - b);
+      char* q[] = {p[0] + b * so, p[1] + b * si, p[2] + b * sx};
+      if (look(q[2], m)) take_all(q, m);
+      else std::atomic_ref(*t.wrong).store(true, std::memory_order_relaxed);
+    }
   });
 }
 void take(const Take& t) {

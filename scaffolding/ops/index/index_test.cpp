@@ -215,6 +215,8 @@ TEST(index, a_wrong_position_among_many_is_found) {
     std::vector<int64_t> to(1000, 4);
     to[777] = wrong;
     EXPECT_THROW(gather(ones({1, 5}), 1, tensor(to, {1, 1000})), IndexError) << wrong;
+    const Tensor steps = tensor(to, {1, 500, 2}).select(2, 1);  // 777 is in it, and every second one is not
+    EXPECT_THROW(gather(ones({1, 5}), 1, steps), IndexError) << wrong;
   }
 }
 

@@ -22,11 +22,13 @@ extern KernelTable<Positions> positions_kernel;
 
 // out[i] = in[i + offset[i] * scale]. All three have out's shape; in has stride 0 in indexed dimensions.
 // Bytes are only moved.
-// Offsets that are not in [0, bound) were reported: some element of in is read instead.
+// Offsets that are not in [0, bound) were reported: some element of in is read instead. Or, with `wrong`, which is host
+// memory, on the CPU alone: they were not looked at; *wrong becomes true where one is not, and nothing is read there.
 struct Take {
   TensorView out, in, offset;
   int64_t scale;
   int64_t bound;
+  bool* wrong = nullptr;
 };
 extern KernelTable<Take> take_kernel;
 
