@@ -17,7 +17,7 @@ import scaffolding as sf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs/pictures/page.webp"
-MOST_BYTES = 40_000
+MOST_BYTES = 30_000
 PROMPTS = ["red apple, noto", "rocket, noto", "blue car, noto", "snail, noto"]
 
 
