@@ -31,14 +31,19 @@ template <class D, class S> D convert(S v) {
 }
 
 // Whole numbers from floats: 64 that all fit in 32 bits are converted in vectors.
-template <class D> int64_t by_small_numbers(D* d, const float* s, int64_t n) {
+template <class D, class S> int64_t by_small_numbers(D* d, const S* s, int64_t n) {
   constexpr int64_t kPiece = 64;
+  float x[kPiece];
   int64_t i = 0;
   for (; i + kPiece <= n; i += kPiece) {
     int large = 0;
-    for (int64_t j = 0; j < kPiece; ++j) large |= !(s[i + j] < 2147483648.0f && s[i + j] > -2147483648.0f);
+    for (int64_t j = 0; j < kPiece; ++j) {
+      if constexpr (std::is_same_v<S, float>) x[j] = s[i + j];
+      else x[j] = to_float(s[i + j]);
+      large |= !(x[j] < 2147483648.0f && x[j] > -2147483648.0f);
+    }
     if (large) break;
-    for (int64_t j = 0; j < kPiece; ++j) d[i + j] = D(int32_t(s[i + j]));
+    for (int64_t j = 0; j < kPiece; ++j) d[i + j] = D(int32_t(x[j]));
   }
   return i;
 }
@@ -47,7 +52,8 @@ template <class D, class S> void row(char* dst, int64_t ds, const char* src, int
   if (ds == sizeof(D) && ss == sizeof(S)) {
     auto* d = reinterpret_cast<D*>(dst);
     auto* s = reinterpret_cast<const S*>(src);
-    if constexpr (std::is_integral_v<D> && !std::is_same_v<D, bool> && std::is_same_v<S, float>) {
+    constexpr bool kFloat = std::is_same_v<S, float> || std::is_same_v<S, BFloat16>;
+    if constexpr (std::is_integral_v<D> && !std::is_same_v<D, bool> && kFloat) {
       const int64_t done = by_small_numbers(d, s, n);
       d += done, s += done, n -= done;
     }

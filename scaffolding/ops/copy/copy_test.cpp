@@ -55,6 +55,22 @@ TEST(copy, casts_follow_the_layout_of_either_side) {
   Tensor row = sf::randn({1, 5});
   EXPECT_EQ(to_dtype(row.expand({4, 5}), kBFloat16).to_vector(), to_dtype(row, kBFloat16).expand({4, 5}).to_vector());
 }
+TEST(copy, floats_become_whole_numbers_in_vectors_as_one_by_one) {
+  std::vector<float> v;
+  for (int i = 0; i < 300; ++i) v.push_back(float(i) * 0.7f - 100);
+  for (bool special : {false, true}) {
+    if (special) v[70] = 3e9f, v[130] = NAN, v[200] = -INFINITY, v[290] = -3e19f;
+    for (DType from : {kFloat32, kBFloat16})
+      for (DType to : {kUInt8, kInt8, kInt16, kInt32, kInt64}) {
+        const Tensor x = to_dtype(tensor(v, {300}), from), y = to_dtype(x, to);
+        const auto numbers = y.to_vector();
+        for (int64_t i = 0; i < 300; ++i)
+          ASSERT_EQ(numbers[size_t(i)], to_dtype(x.narrow(0, i, 1), to).to_vector()[0])
+              << name(to) << ' ' << v[size_t(i)];
+      }
+  }
+}
+
 // [rows, cols] of integers of its dtype, row by row.
 static Tensor counted(int64_t rows, int64_t cols, DType t) {
   return to_dtype(arange(0, double(rows * cols), 1, kInt64), t).view({rows, cols});
