@@ -158,6 +158,44 @@ static bool run_across(const Kernel& kernel, const PointwiseRow& row, const cpu:
   return true;
 }
 
+// Row by row; what is not dense along them is staged. number: the operand that the kernel takes as one number, or 0.
+template <class Kernel>
+static void run_along(const Kernel& kernel, const PointwiseRow& row, const cpu::StridedLoop& loop, const int* which,
+                      int number, DType dtype, int64_t out_item) {
+  const int64_t item = int64_t(size_of(dtype));
+  loop.run(kGrain, [&](char* const* p, int64_t length) {
+    alignas(64) char stage[cpu::kMaxOperands][kStageBytes];
+    const int64_t most = kStageBytes / std::max(item, out_item);
+    bool dense = loop.strides[0][0] == out_item;
+    bool splat[cpu::kMaxOperands] = {};
+    for (int k = 1; k < loop.operands; ++k) {
+      if (k == number) continue;
+      dense = dense && loop.strides[k][0] == item;
+      splat[k] = loop.strides[k][0] == 0;
+      if (splat[k]) gather(size_t(item), stage[k], p[k], 0, std::min(most, length));
+    }
+    PointwiseRow r = row;
+    if (number > 0) r.p1 = number_at(p[number], dtype);
+    for (int64_t at = 0; at < length;) {
+      int64_t step = dense ? length : std::min(most, length - at);
+      r.n = step;
+      for (int k = 1; k < loop.operands; ++k) {
+        if (k == number) continue;  // null
+        char* from = p[k] + at * loop.strides[k][0];
+        bool unit = loop.strides[k][0] == item;
+        if (!unit && !splat[k]) gather(size_t(item), stage[k], from, loop.strides[k][0], step);
+        r.in[which[k]] = unit ? from : stage[k];
+      }
+      char* to = p[0] + at * loop.strides[0][0];
+      bool unit_out = loop.strides[0][0] == out_item;
+      r.out = unit_out ? to : stage[0];
+      kernel(r);
+      if (!unit_out) scatter(size_t(out_item), to, loop.strides[0][0], stage[0], step);
+      at += step;
+    }
+  });
+}
+
 void run(const char* op, const PointwiseTable& table, const TensorView& out, std::initializer_list<TensorView> inputs,
          DType dtype, double p0, double p1) {
   if (out.device.is_meta()) return;
@@ -207,37 +245,7 @@ void run(const char* op, const PointwiseTable& table, const TensorView& out, std
   for (int k = 1; table.takes_numbers && vectors && operands == 3 && k < operands; ++k)
     if (loop.strides[k][0] == 0) number = number == 0 ? k : operands;  // both: none
   if (number == operands) number = 0;
-  loop.run(kGrain, [&](char* const* p, int64_t length) {
-    alignas(64) char stage[cpu::kMaxOperands][kStageBytes];
-    const int64_t most = kStageBytes / int64_t(std::max(item, out_item));
-    bool dense = loop.strides[0][0] == int64_t(out_item);
-    bool splat[cpu::kMaxOperands] = {};
-    for (int k = 1; k < operands; ++k) {
-      if (k == number) continue;
-      dense = dense && loop.strides[k][0] == int64_t(item);
-      splat[k] = loop.strides[k][0] == 0;
-      if (splat[k]) gather(item, stage[k], p[k], 0, std::min(most, length));
-    }
-    PointwiseRow r = row;
-    if (number > 0) r.p1 = number_at(p[number], dtype);
-    for (int64_t at = 0; at < length;) {
-      int64_t step = dense ? length : std::min(most, length - at);
-      r.n = step;
-      for (int k = 1; k < operands; ++k) {
-        if (k == number) continue;  // null
-        char* from = p[k] + at * loop.strides[k][0];
-        bool unit = loop.strides[k][0] == int64_t(item);
-        if (!unit && !splat[k]) gather(item, stage[k], from, loop.strides[k][0], step);
-        r.in[which[k]] = unit ? from : stage[k];
-      }
-      char* to = p[0] + at * loop.strides[0][0];
-      bool unit_out = loop.strides[0][0] == int64_t(out_item);
-      r.out = unit_out ? to : stage[0];
-      kernel(r);
-      if (!unit_out) scatter(out_item, to, loop.strides[0][0], stage[0], step);
-      at += step;
-    }
-  });
+  run_along(kernel, row, loop, which, number, dtype, int64_t(out_item));
 }
 
 }  // namespace sf::pointwise
