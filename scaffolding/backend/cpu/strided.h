@@ -44,12 +44,6 @@ struct StridedLoop {
     });
   }
 
-  // The two innermost dimensions change places: for rows of a few elements, where the next dimension has more.
-  void swap_inner() {
-    rows = rows / sizes[1] * sizes[0];
-    std::swap(sizes[0], sizes[1]);
-    for (int k = 0; k < operands; ++k) std::swap(strides[k][0], strides[k][1]);
-  }
   // The dimension along which operand i is dense, of elements of that many bytes; 0 where none is.
   int dense_dimension(int i, int64_t item) const {
     for (int d = 1; d < ndim; ++d)
@@ -61,17 +55,22 @@ struct StridedLoop {
   template <class F> void run_across(int at, int64_t band, int64_t grain, const F& f) const {
     const int64_t bands = (sizes[at] + band - 1) / band;
     parallel_for(rows / sizes[at] * bands, grain, [&](int64_t b, int64_t e) {
+      int64_t index[kMaxDims] = {}, rest = b / bands, first = b % bands * band;
+      char* p[kMaxOperands];
+      for (int k = 0; k < operands; ++k) p[k] = data[k];
+      for (int d = 1; d < ndim; ++d) {
+        index[d] = d == at ? first : rest % sizes[d];
+        if (d != at) rest /= sizes[d];
+        for (int k = 0; k < operands; ++k) p[k] += index[d] * strides[k][d];
+      }
       for (int64_t w = b; w < e; ++w) {
-        const int64_t first = w % bands * band;
-        int64_t rest = w / bands;
-        char* p[kMaxOperands];
-        for (int k = 0; k < operands; ++k) p[k] = data[k] + first * strides[k][at];
-        for (int d = 1; d < ndim; ++d) {
+        f(p, std::min(band, sizes[at] - index[at]));
+        step(index, p, at, band);
+        for (int d = 1; d < ndim && index[at] == 0 && w + 1 < e; ++d) {
           if (d == at) continue;
-          for (int k = 0; k < operands; ++k) p[k] += rest % sizes[d] * strides[k][d];
-          rest /= sizes[d];
+          step(index, p, d, 1);
+          if (index[d] > 0) break;
         }
-        f(p, std::min(band, sizes[at] - first));
       }
     });
   }
@@ -79,6 +78,12 @@ struct StridedLoop {
  private:
   void start(int64_t row, int64_t* index, char** p) const;
   void advance(int64_t* index, char** p) const;
+  // `places` further along dimension d, or back to its beginning.
+  void step(int64_t* index, char** p, int d, int64_t places) const {
+    const int64_t by = index[d] + places < sizes[d] ? places : -index[d];
+    index[d] += by;
+    for (int k = 0; k < operands; ++k) p[k] += by * strides[k][d];
+  }
 };
 
 }  // namespace sf::cpu

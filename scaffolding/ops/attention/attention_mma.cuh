@@ -227,11 +227,9 @@ template <class F> __device__ inline float quad_all(float x, const F& combine) {
 struct QueryAndKey {
   int i, j;
 };
-// Products become scores in units of log 2, -inf where a query may not see a key. place(m, n, e)
-// says which query and key p[m][n][e] is of.
-template <int M, int N, class Place>
-__device__ inline void hidden_scores(float (&p)[M][N][4], const AttentionShape& s, const Place& place) {
-  const float scale = s.scale * kLog2E;
+// p[m][n][e] = score(the query and key that place(m, n, e) says it is of, p[m][n][e]).
+template <int M, int N, class Place, class Score>
+__device__ inline void each_score(float (&p)[M][N][4], const Place& place, const Score& score) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -239,8 +237,16 @@ __device__ inline void hidden_scores(float (&p)[M][N][4], const AttentionShape& 
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const auto [i, j] = place(m, n, e);
-        p[m][n][e] = j >= s.Lk || (s.causal && j > i) ? -INFINITY : p[m][n][e] * scale;
+        p[m][n][e] = score(i, j, p[m][n][e]);
       }
+}
+// Products become scores in units of log 2, -inf where a query may not see a key.
+template <int M, int N, class Place>
+__device__ inline void hidden_scores(float (&p)[M][N][4], const AttentionShape& s, const Place& place) {
+  const float scale = s.scale * kLog2E;
+  each_score(p, place, [&](int i, int j, float product) {
+    return j >= s.Lk || (s.causal && j > i) ? -INFINITY : product * scale;
+  });
 }
 // The same with the mask of head h of batch b, whose dtype is told apart once.
 template <int M, int N, class Place>
@@ -248,17 +254,10 @@ __device__ inline void scores_with_mask(float (&p)[M][N][4], const AttentionShap
                                         const Place& place) {
   s.mask.typed([&](const auto* mask) {
     mask += b * s.mask.strides[0] + h * s.mask.strides[1];
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const auto [i, j] = place(m, n, e);
-          const bool hidden = i >= s.Lq || j >= s.Lk || (s.causal && j > i);
-          const float x = hidden ? 0 : AttentionMask::added(mask[i * s.mask.strides[2] + j * s.mask.strides[3]]);
-          p[m][n][e] = hidden ? -INFINITY : (p[m][n][e] * s.scale + x) * kLog2E;
-        }
+    each_score(p, place, [&](int i, int j, float product) {
+      if (i >= s.Lq || j >= s.Lk || (s.causal && j > i)) return -INFINITY;
+      return (product * s.scale + AttentionMask::added(mask[i * s.mask.strides[2] + j * s.mask.strides[3]])) * kLog2E;
+    });
   });
 }
 template <int M, int N, class Place>

@@ -70,19 +70,14 @@ bool supports(const AttentionForward& a) {
   const WarpgroupProducts where = warpgroup_products();
   if (where == WarpgroupProducts::Off || !fits(a)) return false;
   if (where == WarpgroupProducts::On) return true;
-  TimedCall call{"attention",
-                 a.q.device,
-                 {2, int64_t(a.q.dtype), a.is_causal, a.mask.defined() ? 1 + int64_t(a.mask.dtype) : 0, a.lse.defined(),
-                  a.q.sizes[2], a.k.sizes[2], a.k.sizes[1], a.v.sizes[3]},
-                 [] { return std::string("attention by warpgroups"); },
-                 [&] { forward(a); },
-                 [&] { run_by_others(a); }};
-  int at = 9;
-  call.kind[size_t(at++)] = a.q.sizes[0], call.kind[size_t(at++)] = a.q.sizes[1],
-  call.kind[size_t(at++)] = a.q.sizes[3];
+  CallKind kind{2, int64_t(a.q.dtype), a.is_causal, a.mask.defined() ? 1 + int64_t(a.mask.dtype) : 0, a.lse.defined()};
+  size_t at = 5;
+  for (const TensorView* x : {&a.q, &a.k, &a.v})
+    for (int d = 0; d < 4; ++d) kind[at++] = x->sizes[d];
   for (const TensorView* x : {&a.q, &a.k, &a.v, &a.y})
-    for (int d = 0; d < 3; ++d) call.kind[size_t(at++)] = x->strides[d];
-  return is_faster(call);
+    for (int d = 0; d < 3; ++d) kind[at++] = x->strides[d];
+  return is_faster({"attention", a.q.device, kind, [] { return std::string("attention by warpgroups"); },
+                    [&] { forward(a); }, [&] { run_by_others(a); }});
 }
 
 SF_KERNEL(attention_forward, DeviceType::CUDA, "wgmma", 20, forward, supports)

@@ -7,6 +7,7 @@
 
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cuda/test_warpgroups.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/attention/attention.h"
@@ -30,22 +31,8 @@ struct HeadCase {
   }
 };
 
-class CudaWarpgroupAttention : public testing::Test {
+class CudaWarpgroupAttention : public test::OnWarpgroups {
  protected:
-  void SetUp() override {
-    std::string why;
-    if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
-    const DeviceProperties gpu = accelerator(Device::CUDA).properties(0);
-    if (gpu.major != 9 || gpu.minor != 0) GTEST_SKIP() << "unproven here: no GPU of compute capability 9.0";
-    before_ = warpgroup_products();
-    set_warpgroup_products(WarpgroupProducts::On);
-    manual_seed(1);
-  }
-  void TearDown() override { set_warpgroup_products(before_); }
-  WarpgroupProducts before_ = WarpgroupProducts::Off;
-
-  static Tensor numbers(Shape shape, DType t) { return to_dtype(to_dtype(randn(shape), t), kFloat64); }
-
   // [B, L, H, D] in memory, as the projections of a model leave it.
   static Tensor attend(const HeadCase& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
     const bool causal = c.mask == HeadCase::Causal;

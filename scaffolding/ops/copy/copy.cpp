@@ -17,7 +17,7 @@ namespace sf {
 using autograd::record;
 
 constinit KernelTable<Copy> copy_kernel{"copy"};
-KernelTable<Transpose> transpose_tiles("transpose_tiles");
+KernelTable<TransposedTiles> transpose_tiles("transpose_tiles");
 TransposeFn transpose_function() { return reinterpret_cast<TransposeFn>(transpose_tiles.entry(DeviceType::CPU, 0).fn); }
 
 static Tensor detached_expand(const Tensor& x, const Shape& shape) {

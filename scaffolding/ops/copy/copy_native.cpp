@@ -102,10 +102,12 @@ void copy(const Copy& c) {
   const int64_t item = int64_t(size_of(c.dst.dtype));
   const bool same = c.dst.dtype == c.src.dtype;
   if (same && try_transpose(loop, item)) return;
-  // pixels of a few channels: along the pixels, channel by channel
-  if (loop.ndim > 1 && loop.sizes[0] < 8 && loop.sizes[0] * item <= 16 && loop.sizes[1] >= 8) loop.swap_inner();
-  const int64_t ds = loop.strides[0][0], ss = loop.strides[1][0];
-  if (same && ds == item && ss == item) {
+  // Pixels of a few channels are copied along the pixels, channel by channel, while the cache has them.
+  constexpr int64_t kBand = 256;
+  const bool pixels = loop.ndim > 1 && loop.sizes[0] < 8 && loop.sizes[0] * item <= 16 && loop.sizes[1] >= 8;
+  const int along = pixels ? 1 : 0;
+  const int64_t ds = loop.strides[0][along], ss = loop.strides[1][along];
+  if (same && ds == item && ss == item && !pixels) {
     loop.run(kGrain, [&](char* const* p, int64_t n) { copy_row(p[0], p[1], n * item); });
     return;
   }
@@ -113,7 +115,11 @@ void copy(const Copy& c) {
     visit_dtype(c.src.dtype, [&](auto s) {
       using D = typename decltype(d)::type;
       using S = typename decltype(s)::type;
-      loop.run(kGrain, [&](char* const* p, int64_t n) { row<D, S>(p[0], ds, p[1], ss, n); });
+      if (!pixels) return loop.run(kGrain, [&](char* const* p, int64_t n) { row<D, S>(p[0], ds, p[1], ss, n); });
+      loop.run_across(1, kBand, std::max<int64_t>(1, kGrain / (kBand * loop.sizes[0])), [&](char* const* p, int64_t n) {
+        for (int64_t i = 0; i < loop.sizes[0]; ++i)
+          row<D, S>(p[0] + i * loop.strides[0][0], ds, p[1] + i * loop.strides[1][0], ss, n);
+      });
     });
   });
 }

@@ -7,16 +7,16 @@ namespace sf {
 
 // to[r][c] = from[c][r]: elements of `item` bytes (1, 2, 4 or 8), dense along c in `to` and along r in `from`; rows of
 // `to` are to_row bytes apart, those of `from` from_row bytes.
-struct Transpose {
+struct TransposedTiles {
   void* to;
   const void* from;
   int64_t to_row, from_row, rows, cols;
   int item;
 };
-extern KernelTable<Transpose> transpose_tiles;
+extern KernelTable<TransposedTiles> transpose_tiles;
 
 // That of the best instruction set. A piece of others' work: it is no call of its own in traces.
-using TransposeFn = void (*)(const Transpose&);
+using TransposeFn = void (*)(const TransposedTiles&);
 TransposeFn transpose_function();
 
 }  // namespace sf

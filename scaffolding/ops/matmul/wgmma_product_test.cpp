@@ -7,6 +7,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cuda/test_warpgroups.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -25,25 +26,8 @@ namespace {
 constexpr WarpgroupTile kTiles[] = {{128, 256, 1}, {128, 256, 2}, {128, 160, 2}, {64, 160, 1}, {64, 160, 2},
                                     {128, 128, 1}, {128, 80, 1},  {128, 80, 2},  {64, 80, 1},  {64, 80, 2}};
 
-class CudaWarpgroups : public testing::Test {
+class CudaWarpgroups : public test::OnWarpgroups {
  protected:
-  void SetUp() override {
-    std::string why;
-    if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
-    const DeviceProperties gpu = accelerator(Device::CUDA).properties(0);
-    if (gpu.major != 9 || gpu.minor != 0) GTEST_SKIP() << "unproven here: no GPU of compute capability 9.0";
-    before_ = warpgroup_products();
-    set_warpgroup_products(WarpgroupProducts::On);
-    manual_seed(1);
-  }
-  void TearDown() override {
-    set_warpgroup_products(before_);
-    set_warpgroup_tile({});
-  }
-  WarpgroupProducts before_ = WarpgroupProducts::Off;
-
-  // Numbers that the dtype holds, as float64.
-  static Tensor numbers(Shape shape, DType t) { return to_dtype(to_dtype(randn(shape), t), kFloat64); }
   static Tensor there(const Tensor& x, DType t) { return x ? to_dtype(x, t).cuda() : x; }
 
   // got is `want` rounded to its dtype, and made by these kernels.

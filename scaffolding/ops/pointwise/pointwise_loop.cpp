@@ -240,11 +240,11 @@ void run(const char* op, const PointwiseTable& table, const TensorView& out, std
   size_t item = size_of(dtype), out_item = size_of(out.dtype);
   if (run_across(kernel, row, loop, which, int64_t(item), int64_t(out_item))) return;
   // The operand that is one number along rows, where the kernel takes it as such.
-  int number = 0;
+  int number = 0, numbers = 0;
+  for (int k = 1; k < operands; ++k)
+    if (loop.strides[k][0] == 0) number = k, ++numbers;
   const bool vectors = dtype == kFloat32 || is_reduced(dtype);
-  for (int k = 1; table.takes_numbers && vectors && operands == 3 && k < operands; ++k)
-    if (loop.strides[k][0] == 0) number = number == 0 ? k : operands;  // both: none
-  if (number == operands) number = 0;
+  if (!table.takes_numbers || !vectors || operands != 3 || numbers != 1) number = 0;
   run_along(kernel, row, loop, which, number, dtype, int64_t(out_item));
 }
 
