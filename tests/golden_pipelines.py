@@ -5,8 +5,9 @@ made of networks with weights by the rule, called, and compared.
 import numpy as np
 import pytest
 from hashed_weights import hashed_weight
+from model_cases import away
 from packed import LONG_SUFFIX, unpacked
-from pipeline_cases import FOLDER, arguments_of, families
+from pipeline_cases import FOLDER, arguments_of, families, sums_off
 from signatures import parameters_of
 
 import scaffolding as sf
@@ -60,6 +61,8 @@ def part(family, name):
     file = FAMILIES[family]
     if name is None:
         return None
+    if isinstance(name, list):
+        return [part(family, n) for n in name]
     if name in file["schedulers"]:
         cls, config = file["schedulers"][name]
         return getattr(diffusion, cls)(**config)
@@ -102,19 +105,22 @@ def images_of(pipe, case, call=None, **changes):
 
 
 def run(case, make=pipeline_of, **changes):
-    """The case's pictures, uint8 [B, H, W, 3], its clips, [B, T, H, W, 3], or latents."""
+    """The case's pictures in [0, 1], [B, H, W, 3], its clips, [B, T, H, W, 3], or latents."""
     out = images_of(make(case, case["family"]), case, **changes)
     if "then" in case:
         out = images_of(make(case["then"], case["family"]), case, case["then"]["call"], image=out, **changes)
-    return out.numpy() if isinstance(out, sf.Tensor) else (out * 255).round().astype("uint8")
+    return out.numpy() if isinstance(out, sf.Tensor) else out
 
 
 def assert_is(name, got):
     """Within 1 of 255 of diffusers' picture; latents within 1e-3."""
     want = PICTURES[name].numpy()
-    assert got.shape == want.shape
-    if got.dtype == np.uint8:
-        difference = np.abs(got.astype(int) - want.astype(int))
+    assert list(got.shape) == CASES[name]["shape"]
+    if want.dtype == np.int16:
+        off = sums_off(got, want)
+        assert off <= 1, f"{off:.2f} of 255"
+    elif want.dtype == np.uint8:
+        difference = np.abs((got * 255).round().astype(int) - want)
         assert difference.max() <= 1, f"{difference.max()} of 255, {(difference > 1).mean():.3%} of the values"
     else:
-        assert np.abs(got - want).max() <= 1e-3 * max(1, np.abs(want).max())
+        assert away(name, got, want, least=1) <= 1e-3

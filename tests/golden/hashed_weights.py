@@ -26,6 +26,15 @@ def hashed_weight(name, shape):
     return u * np.float32(0.2) + np.float32(name.endswith(("weight", "running_var")))
 
 
+def folded(name, array, count):
+    """`count` sums over an array, float64: of values at k, k + count, k + 2 count, ..., each with a sign by the rule.
+    A value that is wrong, wherever it is, is as wrong in its sum. Rounding's errors grow in sums as the sums do.
+    """
+    flat = np.ascontiguousarray(array).reshape(-1).astype(np.float64)
+    signed = flat * np.where(hashed("signs of " + name, flat.shape) < 0, -1, 1)
+    return np.pad(signed, (0, -flat.size % count)).reshape(-1, count).sum(0)
+
+
 def places(name, numel, count=16):
     """Places in a tensor of which a golden file holds the values."""
     return (

@@ -31,8 +31,8 @@ lora/lora.json.xz:
                 them once the first of the files is loaded
     cases       name, family; steps: [[method, arguments, keywords]] on a fresh pipeline; call: further keywords;
                 active, list, fused: what get_active_adapters(), get_list_adapters() and sorted(fused_loras) then say;
-                same: the case whose picture it is where it has none of its own; theirs: why diffusers was given
-                something else, where it was
+                shape: of its picture, [1, H, W, 3]; same: the case whose picture it is where it has none of its own;
+                theirs: why diffusers was given something else, where it was
     outputs     name, family, component, adapters: [[name, file, weight]], arguments as model_cases.py writes them
     errors      name, family, steps, call: [method, arguments, keywords]; type and message of what diffusers raises,
                 null where it says nothing
@@ -40,8 +40,9 @@ lora/lora.json.xz:
 
 An argument {"file": name} is a path in that archive, {"tensors": {key: shape}} a dict of tensors by rule.
 
-lora/lora.safetensors.xz: a picture of each case without `same`, uint8 [1, H, W, 3]; OUTPUT.float32 by diffusers and
-PEFT, OUTPUT.float64 by hand from y = Wx + s B(Ax) and OUTPUT.bare without an adapter, thinned as model_cases.py does.
+lora/lora.safetensors.xz: the picture of each case without `same`, pipeline_cases.levels_of() it; OUTPUT.float32 by
+diffusers and PEFT, OUTPUT.float64 by hand from y = Wx + s B(Ax) and OUTPUT.bare without an adapter, thinned as
+model_cases.py does.
 """
 
 import pathlib

@@ -12,7 +12,7 @@ import torch
 import transformers
 from make_golden_pipelines_stable_diffusion import SCHEDULERS, cases, configs, key
 from pipeline_cases import FOLDER
-from pipeline_fixture import PipelineFixture
+from pipeline_fixture import PipelineFixture, in_levels
 from safetensors.numpy import save_file
 
 CASES = ("t2i_ddim", "i2i_euler")
@@ -50,7 +50,7 @@ def write(name, change):
             fixture.pipeline(case["cls"], None, unchecked)
             fixture.case(**case)
     path = FOLDER.parent / f"{name}.safetensors"
-    save_file(fixture.pictures, path)
+    save_file({name: in_levels(out) for name, out in fixture.pictures.items()}, path)
     path.chmod(0o644)
 
 

@@ -19,9 +19,9 @@ models/FAMILY.json.gz:
               gradient), gradients, tolerance
     extra     shapes of tensors and other things that only a family's own tests read
 
-models/FAMILY.safetensors.xz: CASE/OUTPUT, thinned to MOST values; CASE/gradients, a row for each parameter in the order
-of sorted names: the norm and KEPT values; CASE/gradient of INPUT. Weights and inputs follow hashed_weights.py,
-so that files hold none.
+models/FAMILY.safetensors.xz: CASE/OUTPUT, thinned to MOST numbers; CASE/gradients, a row for each parameter in the
+order of sorted names: the norm and KEPT sums; CASE/gradient of INPUT. Weights and inputs follow hashed_weights.py, so
+that files hold none.
 
 An argument is a number, a text or None as it is; a list, which is a tensor of these numbers; {"values": 77}, a tensor
 without dimensions; `floats(...)`, a tensor of numbers by rule; {"list": [...]} or {"dict": {...}} of such.
@@ -32,11 +32,11 @@ import json
 import pathlib
 
 import numpy as np
-from hashed_weights import hashed, places
+from hashed_weights import folded, hashed
 from packed import read_families, unpacked_folder
 
 FOLDER = pathlib.Path(__file__).parent
-MOST, KEPT = 1024, 8
+MOST, KEPT = 256, 2
 
 
 def floats(*shape, name=None):
@@ -86,15 +86,26 @@ def cotangent(output_name, shape):
 
 
 def thinned(name, array):
-    """At most MOST values of an array, flat."""
+    """An array as at most MOST numbers: its values, flat, or sums over all of them."""
     flat = np.ascontiguousarray(array).reshape(-1)
-    return flat if flat.size <= MOST else flat[places(name, flat.size, MOST)]
+    return flat if flat.size <= MOST else folded(name, flat, MOST).astype(flat.dtype)
+
+
+def away(name, got, want, least=1e-6):
+    """The most by which an array differs from the numbers of a golden file, relative to its largest value, or `least`.
+
+    So that no value may be wrong by more because others are added to it, of sums too; but where they are of more than
+    four values, roundings alone grow with the root of their number.
+    """
+    wrong = np.abs(thinned(name, np.asarray(got, np.float64)) - want).max()
+    grown = max(1, got.size / MOST / 4) ** 0.5
+    return wrong / max(min(grown * np.abs(got).max(), np.abs(want).max()), least)
 
 
 def gradient_row(name, gradient):
-    """Norm and KEPT values of a parameter's gradient."""
+    """Norm of a parameter's gradient, and KEPT sums over it."""
     flat = np.ascontiguousarray(gradient).reshape(-1).astype(np.float64)
-    return np.concatenate([[np.linalg.norm(flat)], flat[places(name, flat.size, KEPT)]]).astype(np.float32)
+    return np.concatenate([[np.linalg.norm(flat)], folded(name, flat, KEPT)]).astype(np.float32)
 
 
 def families():

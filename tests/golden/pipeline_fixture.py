@@ -29,9 +29,10 @@ import PIL.Image
 import torch
 import transformers
 from hashed_weights import hashed_weight
+from model_cases import thinned
 from model_fixture import made, plain, signature, tensors_of, text_of
 from packed import JSON_SUFFIX, LONG_SUFFIX, write_json, write_packed
-from pipeline_cases import FOLDER, arguments_of
+from pipeline_cases import FOLDER, arguments_of, levels_of
 from safetensors.numpy import save
 
 # Where every pipeline of ours differs from diffusers'; a family's own differences are its script's.
@@ -49,6 +50,18 @@ def differences_of(signatures, more):
     }
     usual["__call__"] = {"output_type": OUTPUT} if "output_type" in signatures["__call__"] else {}
     return {method: {**usual.get(method, {}), **(more or {}).get(method, {})} for method in {**usual, **(more or {})}}
+
+
+def in_levels(pictures):
+    """uint8, in C's order: safetensors writes what lies in memory."""
+    return pictures if pictures.dtype == np.uint8 else (pictures * 255).round().astype("uint8", order="C")
+
+
+def kept(name, out):
+    """What a golden file holds of what came out of a call."""
+    if isinstance(out, torch.Tensor):
+        return thinned(name, out.numpy())
+    return out if out.dtype == np.uint8 else levels_of(out)
 
 
 class PipelineFixture:
@@ -101,10 +114,12 @@ class PipelineFixture:
         }
 
     def made(self, class_name, components, options):
-        parts = {
-            name: self.parts[part]() if inspect.isfunction(self.parts[part]) else self.parts[part]
-            for name, part in components.items()
-        }
+        def made_of(part):
+            if isinstance(part, list):
+                return [made_of(p) for p in part]
+            return self.parts[part]() if inspect.isfunction(self.parts[part]) else self.parts[part]
+
+        parts = {name: made_of(part) for name, part in components.items()}
         pipe = self.classes[class_name](**parts, **options, **self.only_theirs[class_name])
         pipe.set_progress_bar_config(disable=True)
         index = self.document["pipelines"][class_name]["index"]  # of the first case
@@ -132,7 +147,7 @@ class PipelineFixture:
             return torch.from_numpy(array) if kind == "tensor" else PIL.Image.fromarray(array)
 
         def pictures(pipe, call, **more):
-            arguments = {"output_type": "np", **arguments_of(call, make), **more}
+            arguments = {"output_type": "np", **arguments_of(plain(call), make), **more}  # lists are written to
             if "padding_mask_crop" in arguments:
                 arguments["output_type"] = "pil"
             seeds = [torch.Generator("cpu").manual_seed(s) for s in (seed if isinstance(seed, list) else [seed])]
@@ -146,20 +161,16 @@ class PipelineFixture:
             )
         if isinstance(out, list):
             out = np.stack([np.array(i) for i in out])
-        out = (
-            out.numpy()
-            if isinstance(out, torch.Tensor)
-            else out
-            if out.dtype == np.uint8
-            else (out * 255).round().astype("uint8")
-        )
-        self.pictures[name] = np.ascontiguousarray(out)
-        self.document["cases"].append(case)
-        clipped = float(((out == 0) | (out == 255)).mean())
-        print(name, out.shape, out.dtype, "mean", round(float(out.mean()), 1), "clipped", round(clipped, 2))
+        self.pictures[name] = out
+        self.document["cases"].append(case | {"shape": list(out.shape)})
+        levels = out.numpy() if isinstance(out, torch.Tensor) else in_levels(out)
+        clipped = float(((levels == 0) | (levels == 255)).mean())
+        print(name, levels.shape, levels.dtype, "mean", round(float(levels.mean()), 1), "clipped", round(clipped, 2))
 
     def write(self):
         for name in {c["pipeline"] for c in self.document["cases"]} ^ set(self.document["pipelines"]):
             raise SystemExit(f"{self.family}: {name} has no case, or no pipeline() before its cases")
         write_json(FOLDER / f"{self.family}{JSON_SUFFIX}", text_of(json.loads(json.dumps(self.document))))
-        write_packed(FOLDER / f"{self.family}{LONG_SUFFIX}", save(self.pictures))
+        write_packed(
+            FOLDER / f"{self.family}{LONG_SUFFIX}", save({name: kept(name, out) for name, out in self.pictures.items()})
+        )
