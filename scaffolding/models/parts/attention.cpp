@@ -7,14 +7,16 @@
 namespace sf::models {
 
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, const AttendOptions& o) {
-  auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, t.size(2) / heads}); };
-  auto placed = [&](const Tensor& t, const HeadNorm& norm) {
-    const Tensor x = norm(split(t)).transpose(1, 2);
+  const int64_t kv_heads = o.kv_heads ? o.kv_heads : heads;
+  auto split = [](const Tensor& t, int64_t n) { return t.reshape({t.size(0), t.size(1), n, t.size(2) / n}); };
+  auto placed = [&](const Tensor& t, int64_t n, const HeadNorm& norm) {
+    const Tensor x = norm(split(t, n)).transpose(1, 2);
     return o.rotary ? apply_rotary_emb(x, o.rotary->cos, o.rotary->sin, o.rotary->interleaved) : x;
   };
   const Tensor mask = o.mask && o.mask.ndim() == 3 ? o.mask.unsqueeze(1) : o.mask;
-  return scaled_dot_product_attention(placed(q, o.norm_q), placed(k, o.norm_k), split(v).transpose(1, 2), mask,
-                                      o.dropout, o.causal, o.scale)
+  return scaled_dot_product_attention(placed(q, heads, o.norm_q), placed(k, kv_heads, o.norm_k),
+                                      split(v, kv_heads).transpose(1, 2), mask, o.dropout, o.causal, o.scale,
+                                      kv_heads != heads)
       .transpose(1, 2)
       .flatten(2);
 }

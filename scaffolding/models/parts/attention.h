@@ -33,9 +33,10 @@ struct AttendOptions {
   std::optional<double> scale = {};  // of the scores; absent: 1 / sqrt(channels of a head)
   HeadNorm norm_q = {}, norm_k = {};
   const RotaryPositions* rotary = nullptr;  // of queries and keys, after their norms
+  int64_t kv_heads = 0;  // of keys and values, each for as many neighbouring heads of the queries; 0: one for each
 };
-// Attention of queries [B, N, heads * D] to keys and values [B, M, heads * D], the heads side by side in the result [B,
-// N, heads * D]. Two streams of tokens that attend to each other jointly are one here, behind each other along N.
+// Attention of queries [B, N, heads * D] to keys and values [B, M, kv_heads * D], the heads side by side in the result
+// [B, N, heads * D]. Two streams of tokens that attend to each other jointly are one here, behind each other along N.
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, const AttendOptions& options = {});
 
 struct AttentionOptions {

@@ -50,6 +50,21 @@ TEST_F(AttentionTest, HeadsAreNormalisedTurnedAndAttendAsByHand) {
   EXPECT_LT(difference(first, own_v.narrow(1, 0, 1)), 1e-6);
 }
 
+TEST_F(AttentionTest, KeysThatSeveralHeadsShareAreThoseOfEach) {
+  const int64_t heads = 6, kv_heads = 2, d = 4;
+  const Tensor q = randn({2, 5, heads * d}), k = randn({2, 5, kv_heads * d}), v = randn({2, 5, kv_heads * d});
+  nn::RMSNorm norm(Shape{d}, 1e-6);
+  const Tensor angles = randn({5, d / 2}), each = cat({angles, angles}, -1);
+  const RotaryPositions rotary{cos(each), sin(each), false};
+  auto for_each_head = [&](const Tensor& t) {
+    return t.reshape({2, 5, kv_heads, 1, d}).expand({2, 5, kv_heads, heads / kv_heads, d}).reshape({2, 5, heads * d});
+  };
+  AttendOptions o{.causal = true, .norm_q = &norm, .norm_k = &norm, .rotary = &rotary};
+  const Tensor want = attend(q, for_each_head(k), for_each_head(v), heads, o);
+  o.kv_heads = kv_heads;
+  EXPECT_LT(difference(attend(q, k, v, heads, o), want), 1e-5);
+}
+
 TEST_F(AttentionTest, AResidualIsAddedAndHooksOnAnyPartSeeTheirCalls) {
   for (bool cross : {false, true}) {
     Attention attention(

@@ -1,5 +1,6 @@
 #include "scaffolding/models/parts/embeddings.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "scaffolding/core/error.h"
@@ -80,6 +81,25 @@ Tensor CombinedTimestepLabelEmbeddings::forward(const Tensor& timestep, const Te
   return timestep_embedder(t.to(dtype)) + class_embedder(class_labels);
 }
 
+CombinedTimestepTextProjEmbeddings::CombinedTimestepTextProjEmbeddings(int64_t embedding_dim,
+                                                                       int64_t pooled_projection_dim,
+                                                                       bool guidance_embeds)
+    : timestep_embedder(kTimestepChannels, embedding_dim), text_embedder(pooled_projection_dim, embedding_dim) {
+  if (guidance_embeds) guidance_embedder.emplace(kTimestepChannels, embedding_dim);
+}
+
+Tensor CombinedTimestepTextProjEmbeddings::forward(const Tensor& timestep, const Tensor& pooled_projection,
+                                                   const Tensor& guidance) const {
+  auto embedded = [&](const TimestepEmbedding& embedder, const Tensor& numbers) {
+    const Tensor waves =
+        timestep_embedding(numbers, kTimestepChannels, {.flip_sin_to_cos = true, .downscale_freq_shift = 0});
+    return embedder(waves.to(pooled_projection.dtype()));
+  };
+  Tensor y = embedded(timestep_embedder, timestep);
+  if (guidance_embedder) y = y + embedded(*guidance_embedder, guidance);
+  return y + text_embedder(pooled_projection);
+}
+
 Tensor batch_of_timesteps(const char* who, const Tensor& timestep, int64_t batch) {
   check_defined(who, "timestep", timestep);
   SF_CHECK(timestep.ndim() <= 1 && (timestep.numel() == 1 || timestep.numel() == batch), who,
@@ -100,11 +120,15 @@ Tensor sincos_positions(const std::vector<double>& positions, int64_t dim) {
   return tensor(values, {int64_t(positions.size()), dim}, kFloat32);
 }
 
-PatchEmbed::PatchEmbed(int64_t sample_size, int64_t patch, int64_t in_channels, int64_t embed_dim, double scale)
+PatchEmbed::PatchEmbed(int64_t sample_size, int64_t patch, int64_t in_channels, int64_t embed_dim, double scale,
+                       std::optional<int64_t> most)
     : patch_size(patch),
       base_size(sample_size / patch),
       interpolation_scale(scale),
-      proj(in_channels, embed_dim, nn::Ints(patch), {.stride = nn::Ints(patch)}) {}
+      max_size(most),
+      proj(in_channels, embed_dim, nn::Ints(patch), {.stride = nn::Ints(patch)}) {
+  if (max_size) pos_embed = positions(*max_size, *max_size, embed_dim);
+}
 
 void PatchEmbed::check(const char* who, const Tensor& hidden_states) const {
   check_defined(who, "hidden_states", hidden_states);
@@ -113,22 +137,33 @@ void PatchEmbed::check(const char* who, const Tensor& hidden_states) const {
            ", H, W], got ", shape);
   SF_CHECK(shape[2] % patch_size == 0 && shape[3] % patch_size == 0, who, ": patch_size ", patch_size,
            " must divide height and width, got ", shape);
+  SF_CHECK(!max_size || std::max(shape[2], shape[3]) <= *max_size * patch_size, who,
+           ": height and width must be at most pos_embed_max_size ", *max_size, " patches of ", patch_size, ", got ",
+           shape);
 }
 
-Tensor PatchEmbed::forward(const Tensor& latent) const {
-  Tensor x = proj(latent);
-  const int64_t h = x.size(2), w = x.size(3), half = x.size(1) / 2;
+// Of h x w patches: [1, h * w, channels].
+Tensor PatchEmbed::positions(int64_t h, int64_t w, int64_t channels) const {
+  const int64_t half = channels / 2;
   auto table = [&](int64_t n) {
     std::vector<double> places;  // float32, as diffusers has them
     for (int64_t i = 0; i < n; ++i)
       places.push_back(double(float(i) / float(double(n) / double(base_size)) / float(interpolation_scale)));
     return sincos_positions(places, half);
   };
-  const Tensor positions = positions_.of({h, w}, x, kFloat32, [&] {
-    Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});
-    return cat({columns, rows}, -1).reshape({1, h * w, 2 * half});
-  });
-  return (x.flatten(2).transpose(1, 2) + positions).to(latent.dtype());
+  const Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});
+  return cat({columns, rows}, -1).reshape({1, h * w, 2 * half});
+}
+
+Tensor PatchEmbed::forward(const Tensor& latent) const {
+  Tensor x = proj(latent);
+  const int64_t h = x.size(2), w = x.size(3), channels = x.size(1);
+  const Tensor places = max_size ? pos_embed.reshape({*max_size, *max_size, channels})
+                                       .narrow(0, (*max_size - h) / 2, h)
+                                       .narrow(1, (*max_size - w) / 2, w)
+                                       .reshape({1, h * w, channels})
+                                 : positions_.of({h, w}, x, kFloat32, [&] { return positions(h, w, channels); });
+  return (x.flatten(2).transpose(1, 2) + places).to(latent.dtype());
 }
 
 Tensor PatchEmbed::picture(const Tensor& tokens, const Tensor& like) const {

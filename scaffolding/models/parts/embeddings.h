@@ -70,6 +70,20 @@ struct CombinedTimestepLabelEmbeddings : nn::Module {
   Tensor forward(const Tensor& timestep, const Tensor& class_labels, DType dtype) const;
 };
 
+// The sum of a timestep's embedding, a pooled text's and, where a network is told the strength of guidance, that
+// number's: diffusers' CombinedTimestepTextProjEmbeddings and CombinedTimestepGuidanceTextProjEmbeddings (Stable
+// Diffusion 3, FLUX).
+struct CombinedTimestepTextProjEmbeddings : nn::Module {
+  TimestepEmbedding timestep_embedder;
+  std::optional<TimestepEmbedding> guidance_embedder;
+  TimestepEmbedding text_embedder;  // the same two layers, of a text
+  SF_MODULE(CombinedTimestepTextProjEmbeddings, timestep_embedder, guidance_embedder, text_embedder)
+  CombinedTimestepTextProjEmbeddings(int64_t embedding_dim, int64_t pooled_projection_dim,
+                                     bool guidance_embeds = false);
+  // timestep[B], pooled_projection[B, pooled_projection_dim], guidance[B] with guidance_embeds -> [B, embedding_dim]
+  Tensor forward(const Tensor& timestep, const Tensor& pooled_projection, const Tensor& guidance = {}) const;
+};
+
 // timestep[] or [1] for a whole batch, or [B], as [B].
 Tensor batch_of_timesteps(const char* who, const Tensor& timestep, int64_t batch);
 
@@ -80,20 +94,24 @@ Tensor sincos_positions(const std::vector<double>& positions, int64_t dim);
 // Pictures [B, in_channels, H, W] as tokens [B, H / patch_size * W / patch_size, embed_dim],
 // with the positions of their patches added:
 // half of the channels tell the column, half the row, on a scale where the picture has sample_size / patch_size of
-// either.
+// either. With max_size a table of as many rows and columns is a tensor of the model, of which a picture takes the
+// middle.
 struct PatchEmbed : nn::Module {
   int64_t patch_size, base_size;
   double interpolation_scale;
+  std::optional<int64_t> max_size;  // diffusers' pos_embed_max_size
   nn::Conv2d proj;
-  SF_MODULE(PatchEmbed, proj)
+  nn::Buffer pos_embed;  // [1, max_size^2, embed_dim], or absent
+  SF_MODULE(PatchEmbed, proj, pos_embed)
   PatchEmbed(int64_t sample_size, int64_t patch_size, int64_t in_channels, int64_t embed_dim,
-             double interpolation_scale = 1);
+             double interpolation_scale = 1, std::optional<int64_t> max_size = {});
   void check(const char* who, const Tensor& hidden_states) const;  // ValueError for what is no such picture
   Tensor forward(const Tensor& latent) const;
   // The way back: tokens [B, N, patch_size^2 * channels] of a picture [B, ..., H, W] as [B, channels, H, W].
   Tensor picture(const Tensor& tokens, const Tensor& like) const;
 
  private:
+  Tensor positions(int64_t height, int64_t width, int64_t channels) const;
   KeptTable positions_;
 };
 

@@ -17,6 +17,10 @@ Tensor two_layers(const nn::Linear& first, const std::string& activation, const 
   return project(second, between ? (*between)(h) : h, {.residual = residual});
 }
 
+Tensor gated(const nn::Linear& gate, const nn::Linear& up, const Tensor& x) {
+  return project(gate, x, {.activation = "silu"}) * project(up, x);
+}
+
 FeedForwardProjection::FeedForwardProjection(int64_t dim, int64_t inner_dim, const std::string& activation, bool bias)
     : proj(dim, activation == "geglu" || activation == "swiglu" ? 2 * inner_dim : inner_dim, bias),
       activation_fn(activation) {

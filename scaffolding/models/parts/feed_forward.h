@@ -9,6 +9,9 @@ namespace sf::models {
 Tensor two_layers(const nn::Linear& first, const std::string& activation, const nn::Dropout* between,
                   const nn::Linear& second, const Tensor& x, const Tensor& residual = {});
 
+// silu(gate(x)) * up(x): the widening half of a SwiGLU whose gate is a layer of its own.
+Tensor gated(const nn::Linear& gate, const nn::Linear& up, const Tensor& x);
+
 // The widening half of a feed-forward layer: a projection with its activation, twice as wide where that is a gate.
 struct FeedForwardProjection : nn::Module {
   nn::Linear proj;

@@ -52,6 +52,22 @@ TEST(FeedForward, EveryActivationBesideAResidualAndUnderHooks) {
   }
 }
 
+TEST(FeedForward, AGateOfItsOwnAndHooksOnEither) {
+  autograd::NoGrad off;
+  manual_seed(2);
+  nn::Linear gate(8, 20, false), up(8, 20, false);
+  const Tensor x = randn({2, 3, 8}), want = silu(gate(x)) * up(x);
+  EXPECT_LT(difference(gated(gate, up, x), want), 1e-6);
+  for (nn::Linear* layer : {&gate, &up}) {
+    int calls = 0;
+    const uint64_t hook =
+        layer->register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
+    EXPECT_LT(difference(gated(gate, up, x), want), 1e-6);
+    EXPECT_EQ(calls, 1);
+    layer->remove_hook(hook);
+  }
+}
+
 TEST(FeedForward, BothProjectionsInFloat8ReadRows) {
   autograd::NoGrad off;
   manual_seed(2);

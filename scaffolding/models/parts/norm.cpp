@@ -38,6 +38,8 @@ ProjectionInput TransformerNorm::in_float8(const Tensor& x) const {
 }
 
 namespace {
+constexpr double kGatedEps = 1e-6;  // diffusers'
+
 BlockModulation of_rows(const Tensors& m) { return {m[0], m[1], m[2], m[3], m[4], m[5]}; }
 }  // namespace
 
@@ -63,6 +65,29 @@ BlockModulation AdaLayerNormZero::forward(const Tensor& timestep, const Tensor& 
 Tensor modulated(const nn::LayerNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift) {
   return is_plain(norm) ? layer_norm_modulate(x, scale, shift, norm.weight, norm.bias, norm.eps)
                         : modulate(norm(x), scale, shift);
+}
+
+AdaLayerNormGated::AdaLayerNormGated(int64_t dim, int64_t n)
+    : parts(n), linear(dim, n * dim), norm(Shape{dim}, kGatedEps, false) {}
+
+Tensors AdaLayerNormGated::forward(const Tensor& x, const Tensor& temb) const {
+  const Tensors m = chunk(linear(silu(temb)), parts, 1);
+  Tensors out{modulated(norm, x, m[1], m[0])};
+  out.insert(out.end(), m.begin() + 2, m.end());
+  return out;
+}
+
+AdaLayerNormContinuous::AdaLayerNormContinuous(int64_t dim, int64_t embedding_dim, double eps, bool elementwise_affine)
+    : linear(embedding_dim, 2 * dim), norm(Shape{dim}, eps, elementwise_affine) {}
+
+Tensor AdaLayerNormContinuous::forward(const Tensor& x, const Tensor& temb) const {
+  const Tensors m = chunk(linear(silu(temb)), 2, 1);
+  return modulated(norm, x, m[0], m[1]);
+}
+
+Tensor scaled(const nn::RMSNorm& norm, const Tensor& x, const Tensor& scale) {
+  if (!is_plain(norm) || !norm.eps) return norm(x) * (1 + scale).unsqueeze(1);
+  return rms_norm_modulate(x, scale, zeros_like(scale), norm.weight, *norm.eps);
 }
 
 AdaLayerNorm::AdaLayerNorm(int64_t embedding_dim, int64_t dim, double eps, bool elementwise_affine)

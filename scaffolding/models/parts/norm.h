@@ -58,6 +58,31 @@ struct AdaLayerNormZero : nn::Module {
 // norm(x) * (1 + scale) + shift, in one pass where nobody looks at the norm: x[B, N, C], scale and shift [B, C].
 Tensor modulated(const nn::LayerNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift);
 
+// norm(x) * (1 + scale), likewise: x[B, N, C], scale [B, C].
+Tensor scaled(const nn::RMSNorm& norm, const Tensor& x, const Tensor& scale);
+
+// adaLN-Zero told what is embedded already: diffusers' AdaLayerNormZero(dim) with 6 parts, AdaLayerNormZeroSingle with
+// 3, SD35AdaLayerNormZeroX with 9. x[B, N, dim], temb[B, dim] -> x normalised, shifted by the first part and scaled by
+// the second, then the other parts [B, dim] in the order of the rows of `linear`: the gate; shift, scale and gate of
+// what follows.
+struct AdaLayerNormGated : nn::Module {
+  int64_t parts;
+  nn::Linear linear;  // of SiLU(temb)
+  nn::LayerNorm norm;
+  SF_MODULE(AdaLayerNormGated, linear, norm)
+  AdaLayerNormGated(int64_t dim, int64_t parts);
+  Tensors forward(const Tensor& x, const Tensor& temb) const;
+};
+
+// diffusers' AdaLayerNormContinuous: as AdaLayerNorm, with the scale first. x[B, N, dim], temb[B, embedding_dim].
+struct AdaLayerNormContinuous : nn::Module {
+  nn::Linear linear;  // of SiLU(temb): scale, then shift
+  nn::LayerNorm norm;
+  SF_MODULE(AdaLayerNormContinuous, linear, norm)
+  AdaLayerNormContinuous(int64_t dim, int64_t embedding_dim, double eps, bool elementwise_affine = false);
+  Tensor forward(const Tensor& x, const Tensor& temb) const;
+};
+
 // A layer norm of tokens whose shift and scale are made of what the network is told: diffusers' AdaLayerNorm with
 // chunk_dim=1 (CogVideoX). x[B, N, dim], temb[B, embedding_dim] -> [B, N, dim].
 struct AdaLayerNorm : nn::Module {

@@ -47,5 +47,20 @@ TEST(Norms, RowsAreWrittenInFloat8WhereTheyAreReadSoAndNobodyLooks) {
   EXPECT_EQ(arguments, 2u);
 }
 
+TEST(Norms, ARootMeanSquareNormIsScaledAndItsHooksSeeIt) {
+  manual_seed(3);
+  nn::RMSNorm norm(Shape{8}, 1e-5), plain(Shape{8});
+  norm.weight.detach().copy_(randn({8}));
+  const Tensor x = randn({2, 3, 8}), scale = randn({2, 8});
+  const Tensor want = norm(x) * (1 + scale).unsqueeze(1);
+  EXPECT_LT(difference(scaled(norm, x, scale), want), 1e-5);
+  EXPECT_LT(difference(scaled(plain, x, scale), plain(x) * (1 + scale).unsqueeze(1)),
+            1e-5);  // with its dtype's epsilon
+  int calls = 0;
+  norm.register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
+  EXPECT_LT(difference(scaled(norm, x, scale), want), 1e-5);
+  EXPECT_EQ(calls, 1);
+}
+
 }  // namespace
 }  // namespace sf::models
