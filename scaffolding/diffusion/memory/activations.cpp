@@ -128,11 +128,18 @@ template <class Interface> class Counted : public Interface {
 class CountedDenoiser final : public Counted<Denoiser> {
  public:
   using Counted::Counted;
-  Tensor predict(const DenoiserCall& call) override {
+  Tensor predict(const DenoiserCall& call) override { return outputs(call).at(0); }
+  Tensors outputs(const DenoiserCall& call) override {
     MetaMemory::Counting counting(memory_);
     DenoiserCall on_meta;
-    for (auto& a : call) on_meta.push_back({a.name, there(a.tensor), a.role});
-    return back(network_->predict(on_meta));
+    // a flag is read on the host
+    for (auto& a : call) {
+      const bool flag = a.role == ArgumentRole::Shared && a.tensor && a.tensor.ndim() == 0;
+      on_meta.push_back({a.name, flag ? a.tensor : there(a.tensor), a.role});
+    }
+    Tensors out = network_->outputs(on_meta);
+    for (auto& t : out) t = back(t);
+    return out;
   }
 };
 
@@ -142,7 +149,7 @@ class CountedTextEncoder final : public Counted<TextEncoder> {
   Output encode(const Tensor& ids, const Tensor& mask) override {
     MetaMemory::Counting counting(memory_);
     Output out = network_->encode(there(ids), there(mask));
-    Output result{back(out.last_hidden_state), back(out.text_embeds), {}};
+    Output result{back(out.last_hidden_state), back(out.text_embeds), back(out.pooler_output), {}};
     for (auto& h : out.hidden_states) result.hidden_states.push_back(back(h));
     return result;
   }
@@ -213,19 +220,23 @@ struct CountedParts {
   std::shared_ptr<DiffusionPipeline> pipeline;
   std::map<std::string, std::shared_ptr<CountedTextEncoder>> text;
   std::shared_ptr<CountedDenoiser> denoiser;
+  std::vector<std::shared_ptr<CountedDenoiser>> beside;  // networks that are asked before it in each step
   std::shared_ptr<CountedAutoencoder> vae;
 };
 
 CountedParts counted(const DiffusionPipeline& pipeline, Device device, const NetworkModules& modules) {
-  CountedParts out{pipeline.clone(), {}, {}, {}};
+  CountedParts out{pipeline.clone(), {}, {}, {}, {}};
   out.pipeline->graphs = std::make_shared<DenoiserGraphs>();
   for (auto& slot : out.pipeline->components()) {
     if (!slot.is_set()) continue;
     auto at = modules.find(slot.name);
     nn::Module* module = at == modules.end() ? nullptr : at->second;
-    if (auto* d = slot.as<Ref<Denoiser>>())
-      *d = out.denoiser = std::make_shared<CountedDenoiser>(slot.name, **d, module, device);
-    else if (auto* a = slot.as<Ref<Autoencoder>>())
+    if (auto* d = slot.as<Ref<Denoiser>>()) {
+      auto counted = std::make_shared<CountedDenoiser>(slot.name, **d, module, device);
+      if (!out.denoiser) out.denoiser = counted;
+      else out.beside.push_back(counted);
+      *d = counted;
+    } else if (auto* a = slot.as<Ref<Autoencoder>>())
       *a = out.vae = std::make_shared<CountedAutoencoder>(slot.name, **a, module, device);
     else if (auto* t = slot.as<Ref<TextEncoder>>())
       *t = out.text[slot.name] = std::make_shared<CountedTextEncoder>(slot.name, **t, module, device);
@@ -253,6 +264,12 @@ AnyOptions options_for_shape(const DiffusionPipeline& pipeline, const CallShape&
       if (name == "batch_size") **count = shape.batch;
     } else if (auto* classes = std::get_if<std::vector<int64_t>*>(&field.place)) {
       (*classes)->assign(size_t(shape.batch), 0);
+    } else if (auto* seen = std::get_if<Tensors*>(&field.place); seen && field.role == OptionRole::Control) {
+      for (auto& slot : const_cast<DiffusionPipeline&>(pipeline).components()) {
+        auto* d = slot.as<Ref<Denoiser>>();
+        if (d && *d && *d != pipeline.the_denoiser())
+          (*seen)->push_back(zeros({1, (*d)->config_int("conditioning_channels", 3), height, width}));
+      }
     } else if (auto* picture = std::get_if<Tensor*>(&field.place); picture && field.role != OptionRole::Plain) {
       const bool mask = field.role == OptionRole::Mask;
       **picture = zeros({1, mask ? 1 : 3, height, width}).expand({shape.batch, mask ? 1 : 3, height, width});
@@ -272,10 +289,14 @@ Activations count_activations(const DiffusionPipeline& pipeline, const AnyOption
   auto step = [&](GuidanceMode mode) {
     set_choice(call, "guidance_mode", name_of(mode));
     parts.denoiser->reset();
+    for (auto& network : parts.beside) network->reset();
     auto run = parts.pipeline->start(call);
     run->step();
-    latents = run->latents;
-    return parts.denoiser->peak();
+    latents = run->latents.ndim() == 3 ? run->still(run->latents) : run->latents;  // tokens are decoded as a picture
+    // they come one after the other; what one gives is counted with the one that takes it
+    int64_t peak = parts.denoiser->peak();
+    for (auto& network : parts.beside) peak = std::max(peak, network->peak());
+    return peak;
   };
   out.batched = step(GuidanceMode::Batched);
   for (auto& [name, encoder] : parts.text) out.text[name] = encoder->peak();

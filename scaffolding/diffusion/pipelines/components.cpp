@@ -21,25 +21,40 @@ class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
   explicit NativeDenoiser(std::shared_ptr<models::Model> model)
       : ModelComponent(std::move(model)), layer_(*nn::find_layer(*model_)) {}
 
-  Tensor predict(const DenoiserCall& call) override {
+  Tensor predict(const DenoiserCall& call) override { return outputs(call).at(0); }
+
+  Tensors outputs(const DenoiserCall& call) override {
     nn::Values values;
     for (auto& info : layer_.forward_args) values.push_back(info.fallback);
     std::vector<bool> given(values.size());
     size_t position = 0;
     for (auto& a : call) {
-      const size_t i = a.name.empty() ? position++ : place(a.name);
+      const std::optional<ListEntry> entry = list_entry(a.name);
+      const size_t i = a.name.empty() ? position++ : place(entry ? entry->list : a.name);
       if (i < given.size()) given[i] = true;
-      if (a.tensor) values.at(i) = a.tensor;
+      if (a.tensor && entry) add(values.at(i), entry->index, a.tensor);
+      else if (a.tensor) values.at(i) = boxed(i, a.tensor);
     }
     for (size_t i = 0; i < values.size(); ++i)
       SF_CHECK_AS(TypeError, given[i] || layer_.forward_args[i].has_default, layer_.name, ": missing argument '",
                   layer_.forward_args[i].name, "'");
     Value out = model_->call(values);
-    if (auto* all = std::get_if<Tensors>(&out)) return all->at(0);
-    return std::get<Tensor>(out);
+    if (auto* all = std::get_if<Tensors>(&out)) return *all;
+    return {std::get<Tensor>(out)};
   }
 
  private:
+  static void add(Value& list, size_t index, const Tensor& tensor) {
+    if (!std::holds_alternative<Tensors>(list)) list = Tensors();
+    auto& tensors = std::get<Tensors>(list);
+    SF_CHECK_AS(RuntimeError, index == tensors.size(), "denoiser: entries of a list must come in their order");
+    tensors.push_back(tensor);
+  }
+  // A flag is told as a tensor too.
+  Value boxed(size_t i, const Tensor& tensor) const {
+    if (layer_.forward_args[i].kind == ArgKind::Bool) return tensor.to_vector().at(0) != 0;
+    return tensor;
+  }
   size_t place(std::string_view name) const {
     name.remove_prefix(name.rfind('.') + 1);  // of a dict in Python the entry
     for (size_t i = 0; i < layer_.forward_args.size(); ++i)
@@ -55,7 +70,7 @@ template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shar
   const nn::LayerEntry* layer = model ? nn::find_layer(*model) : nullptr;
   auto takes_timestep = [&] {
     return std::any_of(layer->forward_args.begin(), layer->forward_args.end(),
-                       [](auto& a) { return a.name == "timestep"; });
+                       [](auto& a) { return a.name == "timestep" || a.name == "t"; });
   };
   if (layer && takes_timestep()) return std::make_shared<NativeDenoiser>(std::move(model));
   detail::no_such_component(slot, Denoiser::kKind, {}, model ? model->type() : nullptr);

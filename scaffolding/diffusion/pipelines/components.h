@@ -36,6 +36,8 @@ class Denoiser : public Component {
  public:
   static constexpr const char* kKind = "a denoiser, which is called with samples and timesteps";
   virtual Tensor predict(const DenoiserCall& call) = 0;  // [B, out_channels, ...]
+  // All tensors that the network gives, of one that gives several: a ControlNet.
+  virtual Tensors outputs(const DenoiserCall& call) { return {predict(call)}; }
 };
 
 // Pictures to latents and back.
@@ -44,6 +46,8 @@ class Autoencoder : public Component {
   static constexpr const char* kKind = "an autoencoder";
   // [B, 3, H, W] in [-1, 1] to latents, drawn where they are a distribution
   virtual Tensor encode(const Tensor& images, const Generator& generator) = 0;
+  // Without drawing: the distribution's mode.
+  virtual Tensor encode_mode(const Tensor& images) { return encode(images, Generator()); }
   virtual Tensor decode(const Tensor& latents) = 0;  // not scaled any more
   // It computes in a wider dtype, which is dtype() too, while what is returned lives; weights stay as they are stored.
   virtual std::shared_ptr<void> widened(DType dtype) = 0;
@@ -70,6 +74,7 @@ class TextEncoder : public Component {
   struct Output {
     Tensor last_hidden_state;  // [B, tokens, features]
     Tensor text_embeds;        // [B, projection_dim]; undefined of a model without projection
+    Tensor pooler_output;      // [B, features] of the whole text; undefined where text_embeds is its projection
     Tensors hidden_states;     // of every layer, the embeddings first
   };
   virtual Output encode(const Tensor& input_ids, const Tensor& attention_mask) = 0;

@@ -7,9 +7,17 @@ namespace sf::diffusion {
 
 namespace {
 bool has_both_halves(ArgumentRole role) {
-  return role == ArgumentRole::PerSample || role == ArgumentRole::Text || role == ArgumentRole::Channels;
+  return role == ArgumentRole::PerSample || role == ArgumentRole::Text || role == ArgumentRole::Channels ||
+         role == ArgumentRole::Tokens;
 }
+bool joins_sample(ArgumentRole role) { return role == ArgumentRole::Channels || role == ArgumentRole::Tokens; }
 }  // namespace
+
+std::optional<ListEntry> list_entry(const std::string& name) {
+  const size_t open = name.find('[');
+  if (open == name.npos) return {};
+  return ListEntry{name.substr(0, open), std::stoul(name.substr(open + 1))};
+}
 
 DenoiserCall::DenoiserCall() = default;
 DenoiserCall::DenoiserCall(std::initializer_list<DenoiserArgument> arguments) : arguments_(arguments) {}
@@ -36,14 +44,16 @@ const Tensor& DenoiserCall::of(ArgumentRole role) const { return const_cast<Deno
 
 DenoiserCall DenoiserCall::with(const Tensor& sample, const Tensor& timestep) const {
   DenoiserCall call;
-  Tensor beside;
+  Tensor whole = sample;
   for (auto& a : arguments_)
-    if (a.role == ArgumentRole::Channels) beside = a.tensor;
+    if (joins_sample(a.role)) {
+      const bool third = a.role == ArgumentRole::Channels && (sample.ndim() == 5 || sample.ndim() == 3);
+      whole = cat({whole, a.tensor}, third ? 2 : 1);
+    }
   for (auto& a : arguments_) {
-    if (a.role == ArgumentRole::Channels) continue;
+    if (joins_sample(a.role)) continue;
     call.push_back(a);
-    if (a.role == ArgumentRole::Sample)
-      call[call.size() - 1].tensor = beside ? cat({sample, beside}, sample.ndim() == 5 ? 2 : 1) : sample;
+    if (a.role == ArgumentRole::Sample) call[call.size() - 1].tensor = whole;
     if (a.role == ArgumentRole::Timestep) call[call.size() - 1].tensor = timestep;
   }
   return call;

@@ -4,6 +4,7 @@
 #pragma once
 #include <deque>
 #include <initializer_list>
+#include <optional>
 #include <string>
 
 #include "scaffolding/core/tensor.h"
@@ -14,19 +15,28 @@ enum class ArgumentRole : uint8_t {
   Sample,    // [B, ...]: the latents of this step; guidance doubles them
   Timestep,  // []: one for all samples
   // [B, c, ...]: goes to the denoiser beside the sample, as further channels of one tensor. Of clips, samples of five
-  // dimensions, they are the third: [B, T, c, ...]
+  // dimensions, and of tokens, of three, they are the third: [B, T, c, ...], [B, N, c]
   Channels,
+  Tokens,     // [B, n, C]: goes to the denoiser behind the sample's tokens, whose prediction alone is looked at
   PerSample,  // [B, ...]: what each sample is told; under guidance [2 B, ...], the negative ones first
   Text,       // the same, and what the denoiser makes of it is kept from step to step
   Shared,     // the same for all samples, whatever guidance does
 };
 
 struct DenoiserArgument {
-  std::string
-      name;  // "" is positional; "added_cond_kwargs.time_ids" is the entry of a dict in Python, and `time_ids` in C++
+  // "" is positional; "added_cond_kwargs.time_ids" is the entry of a dict in Python, and `time_ids` in C++;
+  // "residuals[2]" is the third of a list of tensors, of which none is absent
+  std::string name;
   Tensor tensor;  // absent: not given
   ArgumentRole role = ArgumentRole::PerSample;
 };
+
+struct ListEntry {
+  std::string list;
+  size_t index;
+};
+// "residuals[2]"; absent for a name that is none of these.
+std::optional<ListEntry> list_entry(const std::string& name);
 
 class DenoiserCall {
  public:

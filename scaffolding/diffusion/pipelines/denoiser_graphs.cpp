@@ -127,8 +127,9 @@ DenoiserGraphs::State DenoiserGraphs::state_of(Denoiser& denoiser) {
     Walk(Words& w, Words& a) : words(w), adapters(a) {}
     void parameter(std::string_view, const Tensor& t) override { add(words, t); }
     void buffer(std::string_view, const Tensor& t, bool) override { add(words, t); }
-    void module(std::string_view, nn::Module* m) override {
-      words.push_back(reinterpret_cast<uintptr_t>(m));
+    void module(std::string_view name, nn::Module* m) override {
+      // the root may be made anew around networks that stay (a UNet and its ControlNets)
+      if (!name.empty()) words.push_back(reinterpret_cast<uintptr_t>(m));
       if (!m) return;
       nn::Descent down(*m);
       words.push_back(m->training);

@@ -21,6 +21,7 @@ const char* name_of(GuidanceMode mode) { return mode == GuidanceMode::Batched ? 
 
 void StepSchedule::keep(int64_t begin, int64_t end) {
   timesteps = timesteps.slice(0, begin, end);
+  if (told) told = told.slice(0, begin, end);
   values = {values.begin() + begin, values.begin() + end};
 }
 
@@ -43,15 +44,33 @@ StepSchedule make_schedule(const char* who, Scheduler& scheduler, const Schedule
   check_prediction(who, scheduler);
   TimestepOptions options{.device = o.device, .timesteps = o.timesteps, .sigmas = o.sigmas};
   if (!o.timesteps && !o.sigmas) options.num_inference_steps = o.num_inference_steps;
+  if (scheduler.timestep_parameters().find("mu") != std::string_view::npos) options.mu = o.mu;
   scheduler.set_timesteps(options);
-  StepSchedule schedule{scheduler.timesteps(), scheduler.timesteps().to_vector(), o.num_inference_steps};
+  StepSchedule schedule{.timesteps = scheduler.timesteps(),
+                        .values = scheduler.timesteps().to_vector(),
+                        .num_inference_steps = o.num_inference_steps};
   if (o.timesteps || o.sigmas) schedule.num_inference_steps = int64_t(schedule.size());
   return schedule;
 }
 
-void start_at_strength(const char* who, Scheduler& scheduler, StepSchedule& schedule, double strength) {
+double flow_shift(Scheduler& scheduler, int64_t tokens) {
+  const io::Object config = scheduler.config();
+  auto number = [&](const char* field, double otherwise) {
+    auto* v = config.find(field);
+    return v && !v->is(io::Object::None) ? v->as_float() : otherwise;
+  };
+  const double from = number("base_image_seq_len", 256), to = number("max_image_seq_len", 4096),
+               least = number("base_shift", 0.5), most = number("max_shift", 1.15);
+  const double slope = (most - least) / (to - from);
+  return double(tokens) * slope + (least - slope * from);
+}
+
+void start_at_strength(const char* who, Scheduler& scheduler, StepSchedule& schedule, double strength,
+                       PartOfStep part) {
   SF_CHECK(strength >= 0 && strength <= 1, who, ": strength must be in [0, 1], got ", strength);
-  int64_t n = schedule.num_inference_steps, steps = std::min(int64_t(double(n) * strength), n), start = n - steps;
+  const int64_t n = schedule.num_inference_steps;
+  const double share = std::min(double(n) * strength, double(n));
+  const int64_t start = part == PartOfStep::Run ? int64_t(double(n) - share) : n - int64_t(share), steps = n - start;
   SF_CHECK(steps >= 1, who, ": strength ", strength, " leaves no step of ", n,
            "; use more steps or a greater strength");
   schedule.keep(start * scheduler.order(), int64_t(schedule.size()));
@@ -74,8 +93,19 @@ Tensor looked_at(Tensor output, const Guidance& guidance, int64_t channels) {
   return channels && output.size(1) > channels ? output.narrow(1, 0, channels) : output;
 }
 
+// The norm of each sample of [B, ...] as [B, 1, ...].
+Tensor norms(const Tensor& samples) {
+  Shape dims;
+  for (int64_t d = 1; d < samples.ndim(); ++d) dims.push_back(d);
+  return sqrt(square(samples).sum(dims, true));
+}
+
 Tensor guided(const Tensor& uncond, const Tensor& text, const Guidance& guidance) {
-  Tensor noise = uncond + guidance.scale * (text - uncond);
+  Tensor noise = (guidance.beyond ? text : uncond) + guidance.scale * (text - uncond);
+  if (guidance.most_norm > 0) {
+    const Tensor most = norms(text) * guidance.most_norm, norm = norms(noise);
+    noise = noise * where(gt(norm, most), most / norm, ones_like(norm));
+  }
   return guidance.rescale > 0 ? rescale_noise_cfg(noise, text, guidance.rescale) : noise;
 }
 
@@ -88,10 +118,18 @@ Tensor guided(const Tensor& output, const Guidance& guidance, int64_t output_cha
   return guided(halves[0], halves[1], guidance);
 }
 
+Tensor model_input(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, double timestep,
+                   const Guidance& guidance) {
+  const Tensor input = scheduler.scale_model_input(latents, timestep);
+  const bool narrows = guidance.wide && input.dtype() == kFloat32 && is_reduced(denoiser.dtype());
+  return narrows ? input.to(denoiser.dtype()) : input;
+}
+
 Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule,
                      size_t i, const DenoiserCall& told, const Guidance& guidance, int64_t output_channels) {
   cpu::LeanMemory lean;
-  const Tensor timestep = schedule.timestep(i), input = scheduler.scale_model_input(latents, schedule.values[i]);
+  const Tensor timestep = schedule.told_timestep(i),
+               input = model_input(denoiser, scheduler, latents, schedule.values[i], guidance);
   auto call = [&](const DenoiserCall& arguments, const Tensor& sample) {
     return denoiser.predict(arguments.with(sample, timestep));
   };

@@ -28,7 +28,7 @@ void copy_field(const OptionField& from, const OptionField& to) {
 }
 
 // A step that a side must be a multiple of.
-int64_t multiple(const DiffusionPipeline& pipeline) { return std::max<int64_t>(8, pipeline.vae_scale_factor()); }
+int64_t multiple(const DiffusionPipeline& pipeline) { return std::max<int64_t>(8, pipeline.side_multiple()); }
 
 }  // namespace
 

@@ -60,7 +60,10 @@ struct Inpainting {
 // R: Run, or what a family's runs have besides.
 template <class R> struct InpaintRun final : R {
   Inpainting inpainting;
-  void prepare_step() override { inpainting.before_step(*this); }
+  void prepare_step() override {
+    R::prepare_step();
+    inpainting.before_step(*this);
+  }
   void advance(const Tensor& model_output) override {
     Run::advance(model_output);
     inpainting.after_step(*this);

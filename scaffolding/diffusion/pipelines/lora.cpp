@@ -9,8 +9,9 @@ namespace sf::diffusion {
 namespace {
 
 // Of a slot that adapters may change.
-models::Model* adapted_model(const ComponentSlot& slot) {
-  const bool may = slot.as<Ref<Denoiser>>() || slot.as<Ref<TextEncoder>>();
+models::Model* adapted_model(const DiffusionPipeline& pipeline, const ComponentSlot& slot) {
+  auto* denoiser = slot.as<Ref<Denoiser>>();
+  const bool may = (denoiser && *denoiser == pipeline.the_denoiser()) || slot.as<Ref<TextEncoder>>();
   Component* network = may ? slot.network() : nullptr;
   return network ? network->model() : nullptr;
 }
@@ -38,7 +39,7 @@ std::vector<std::string> checked_names(const std::vector<LoraSource>& loras, con
 models::AdaptedModels adapted_models(DiffusionPipeline& pipeline) {
   models::AdaptedModels out;
   for (auto& slot : pipeline.components())
-    if (models::Model* model = adapted_model(slot)) out.emplace_back(slot.name, model);
+    if (models::Model* model = adapted_model(pipeline, slot)) out.emplace_back(slot.name, model);
   return out;
 }
 
@@ -56,7 +57,7 @@ void use_loras(DiffusionPipeline& pipeline, const std::vector<LoraSource>& loras
     throw;
   }
   for (auto& slot : pipeline.components()) {
-    models::Model* model = adapted_model(slot);
+    models::Model* model = adapted_model(pipeline, slot);
     if (!model || !model->has_adapters()) continue;
     std::vector<models::AdapterWeight> on;
     for (size_t i = 0; i < loras.size(); ++i) {

@@ -34,13 +34,15 @@ template <auto Parse, auto Name, class E> ChoiceField choice(E* place) {
 
 using OptionPlace =
     std::variant<bool*, int64_t*, double*, std::optional<int64_t>*, std::optional<double>*, std::vector<std::string>*,
-                 std::optional<std::vector<double>>*, std::vector<int64_t>*, Tensor*, Generators*, PixelPair*,
-                 std::optional<PixelPair>*, ChoiceField, StepCallback*, StepProgress*, std::stop_token*>;
+                 std::optional<std::vector<double>>*, std::vector<double>*, std::vector<int64_t>*, Tensor*, Tensors*,
+                 Generators*, PixelPair*, std::optional<PixelPair>*, ChoiceField, StepCallback*, StepProgress*,
+                 std::stop_token*>;
 
 enum class OptionRole : uint8_t {
   Plain,
   Picture,  // a tensor [n, 3, H, W] in [-1, 1]: pictures come through the pipeline's VaeImageProcessor
   Mask,     // a tensor [n, 1, H, W] of 0 and 1
+  Control,  // for each ControlNet a tensor [n, C, H, W] in [0, 1]
 };
 
 struct OptionField {

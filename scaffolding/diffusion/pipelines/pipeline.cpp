@@ -151,7 +151,8 @@ void DiffusionPipeline::begin(Run& run, bool capture, bool cache_prompt) const {
       release_weight_pages(*network, savings.between_phases);
   run.savings_ = savings;
   if (savings.sequential_guidance) run.guidance.mode = GuidanceMode::Sequential;
-  run.denoiser_ = std::make_shared<DenoiserRun>(the_denoiser(), graphs, capture, cache_prompt);
+  if (!run.denoiser) run.denoiser = the_denoiser();
+  run.denoiser_ = std::make_shared<DenoiserRun>(run.denoiser, graphs, capture, cache_prompt);
   run.warmup_ =
       std::max<int64_t>(int64_t(run.schedule.size()) - run.schedule.num_inference_steps * run.scheduler->order(), 0);
   if (run.progress_) run.progress_(0, run.schedule.num_inference_steps);
@@ -160,6 +161,11 @@ void DiffusionPipeline::begin(Run& run, bool capture, bool cache_prompt) const {
 void share_components(const DiffusionPipeline& from, DiffusionPipeline& made) {
   const PipelineEntry* entry = find_pipeline(made.name());
   auto have = slots_of(from);
+  auto is_there = [](const ComponentSlots& slots, const std::string& name) {
+    return std::any_of(slots.begin(), slots.end(), [&](auto& s) { return s.name == name; });
+  };
+  for (auto& slot : have)
+    if (!is_there(made.components(), slot.name)) made.add_slot(slot.name);
   for (auto& slot : made.components()) {
     auto same = std::find_if(have.begin(), have.end(),
                              [&](auto& s) { return s.name == slot.name && s.place.index() == slot.place.index(); });
@@ -170,8 +176,8 @@ void share_components(const DiffusionPipeline& from, DiffusionPipeline& made) {
           },
           slot.place);
     } else {
-      SF_CHECK(!entry || entry->is_optional(slot.name), "from_pipe: a ", from.name(), " has no ", slot.name,
-               ", which a ", made.name(), " needs");
+      SF_CHECK(slot.is_set() || !entry || entry->is_optional(slot.name), "from_pipe: a ", from.name(), " has no ",
+               slot.name, ", which a ", made.name(), " needs");
     }
   }
   made.take_components();

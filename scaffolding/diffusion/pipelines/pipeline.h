@@ -30,6 +30,9 @@ class DiffusionPipeline {
   virtual ~DiffusionPipeline() = default;
   virtual const char* name() const = 0;  // diffusers' class name
   virtual ComponentSlots components() = 0;
+  // Of a pipeline one of whose components may be several networks, place for one more: "controlnet_1". False where it
+  // has no such component, or another one comes next.
+  virtual bool add_slot(const std::string& /*name*/) { return false; }
   // the other entries of model_index.json, as diffusers' constructor has them
   virtual io::Fields fields() { return {}; }
   // Its components are there, from files or another pipeline's: what diffusers' constructor makes of them.
@@ -53,9 +56,14 @@ class DiffusionPipeline {
   void set_scheduler(Ref<Scheduler> scheduler);
 
   int64_t vae_scale_factor() const;  // pixels for each latent
+  // Pixels by which sides of pictures must be divisible: more where the denoiser takes patches of latents.
+  virtual int64_t side_multiple() const { return vae_scale_factor(); }
   struct Size {
     int64_t height, width;  // pixels
   };
+  // What a picture of this size is resized to before a call, where the result has a size of its own; absent: the
+  // result is as large as the picture.
+  virtual std::optional<Size> picture_size(int64_t /*height*/, int64_t /*width*/) const { return {}; }
   // What was asked for, or what the denoiser was trained on.
   virtual Size size(std::optional<int64_t> height = {}, std::optional<int64_t> width = {}) const;
   virtual Tensor decoded(const Tensor& latents) const;  // to what the autoencoder makes of them: values about -1 to 1

@@ -21,6 +21,7 @@ namespace {
 
 constexpr const char* kIndexFile = "model_index.json";
 constexpr const char* kGuidanceKey = "_guidance_scale";
+constexpr const char* kSeveral = "MultiControlNetModel";  // of a component that is several networks, in rows of it
 
 std::string text_or_nothing(const io::Object& o, const std::string& where) {
   if (o.is(io::Object::None)) return {};
@@ -159,6 +160,29 @@ void check_class(const PipelineEntry& entry, const std::string& component, const
   }
 }
 
+// A row of several networks becomes one for each of them, which lie in folders beside each other: "controlnet",
+// "controlnet_1". made: has a place for each then.
+void spread_networks(PipelineIndex& index, const std::string& folder, DiffusionPipeline& made,
+                     const std::vector<std::string>& passed) {
+  for (size_t i = 0; i < index.rows.size(); ++i) {
+    const PipelineIndex::Row several = index.rows[i];
+    if (several.class_name != kSeveral || is_one_of(several.name, passed)) continue;
+    auto class_in = [&](const std::string& name) {
+      const io::Object config = models::load_model_config(in_folder(folder, name));
+      auto* said = config.find("_class_name");
+      SF_CHECK(said && said->is(io::Object::String), in_folder(folder, name), ": config.json has no _class_name");
+      return said->text();
+    };
+    index.rows[i].class_name = class_in(several.name);
+    std::error_code error;
+    for (size_t n = 1;; ++n) {
+      const std::string name = several.name + "_" + std::to_string(n);
+      if (!fs::is_directory(in_folder(folder, name), error) || !made.add_slot(name)) break;
+      index.rows.insert(index.rows.begin() + int64_t(i + n), {name, several.library, class_in(name)});
+    }
+  }
+}
+
 }  // namespace
 
 LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
@@ -166,6 +190,7 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
   const std::string where = in_folder(folder, kIndexFile);
   LoadPlan plan{.entry = &pipeline_entry(o.class_name.empty() ? index.class_name : o.class_name)};
   auto made = plan.entry->make();
+  spread_networks(index, folder, *made, o.passed);
   auto slots = made->components();
   auto is_unused = [&](const std::string& name) {
     return std::any_of(slots.begin(), slots.end(),
@@ -178,9 +203,9 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
   };
   std::vector<ComponentKind> kinds;  // what checks and describes pictures may be of any class
   for (auto& row : index.rows)
-    kinds.push_back(is_unused(row.name) || row.class_name.empty() ? ComponentKind::None
-                    : is_pythons(row)                             ? ComponentKind::Scheduler
-                                                                  : component_kind(row));
+    kinds.push_back(is_unused(row.name) || row.class_name.empty() || row.class_name == kSeveral ? ComponentKind::None
+                    : is_pythons(row) ? ComponentKind::Scheduler
+                                      : component_kind(row));
   for (auto& row : index.rows) plan.listed.push_back(row.name);
   bool any_model = false, any_variant = false;
   auto variant_of = [&](const PipelineIndex::Row& row) {
@@ -256,9 +281,14 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
   LoadPlan plan;
   // Networks that the caller brings are not looked for in the file.
   if (!o.class_name.empty()) {
+    constexpr int kMostNetworks = 16;  // of a component that may be several
     auto made = pipeline_entry(o.class_name).make();
-    for (auto& slot : made->components())
-      if (slot.is_network() && !is_one_of(slot.name, o.passed)) options.parts.push_back(slot.name);
+    for (auto& slot : made->components()) {
+      if (!slot.is_network() || is_one_of(slot.name, o.passed)) continue;
+      options.parts.push_back(slot.name);
+      for (int i = 1; i < kMostNetworks; ++i)
+        if (std::string next = slot.name + "_" + std::to_string(i); made->add_slot(next)) options.parts.push_back(next);
+    }
   }
   plan.file = std::make_shared<models::SingleFile>(path, options);
   const io::Object index = plan.file->model_index();
@@ -276,6 +306,11 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
     return row && row->is_sequence() && row->items()[1].is(io::Object::None);
   };
   auto made = plan.entry->make();
+  for (auto& part : parts) {
+    const auto slots = made->components();
+    if (std::none_of(slots.begin(), slots.end(), [&](auto& s) { return s.name == part.name; }))
+      made->add_slot(part.name);
+  }
   for (auto& slot : made->components()) {
     if (is_one_of(slot.name, o.passed)) continue;
     auto part = part_of(slot.name);
@@ -346,6 +381,11 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
         plan.entry->name, ": quantization_config names '", name, "', which is no network of the pipeline");
   LoadedPipeline out{plan.entry->make(), plan.ignored};
   auto ring = io::UploadRing::of(how.device);  // one for all components
+  for (auto& source : plan.components) {
+    const auto now = out.pipeline->components();
+    if (std::none_of(now.begin(), now.end(), [&](auto& s) { return s.name == source.name; }))
+      out.pipeline->add_slot(source.name);
+  }
   auto slots = out.pipeline->components();
   for (auto& source : plan.components) {
     auto& slot = *std::find_if(slots.begin(), slots.end(), [&](auto& s) { return s.name == source.name; });
@@ -397,6 +437,8 @@ void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const 
   PipelineIndex index{.class_name = p.name(),
                       .guidance_scale = p.advised_guidance_scale,
                       .config = io::write_fields(pipeline.fields())};
+  const auto one_of_each = pipeline_entry(p.name()).make();
+  const ComponentSlots listed = one_of_each->components();
   for (auto& slot : pipeline.components()) {
     PipelineIndex::Row row{slot.name, "", ""};
     const std::string place = in_folder(folder, slot.name);
@@ -411,6 +453,13 @@ void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const 
     } else if (auto* tokenizer = slot.as<Ref<const tokenizers::Tokenizer>>(); tokenizer && *tokenizer) {
       (*tokenizer)->save_pretrained(place);
       row = {slot.name, "transformers", (*tokenizer)->class_name()};
+    }
+    // the second network of a component, which its row stands for
+    if (std::none_of(listed.begin(), listed.end(), [&](auto& s) { return s.name == slot.name; })) {
+      const std::string first = slot.name.substr(0, slot.name.rfind('_'));
+      for (auto& before : index.rows)
+        if (before.name == first) before.class_name = kSeveral;
+      continue;
     }
     index.rows.push_back(std::move(row));
   }

@@ -180,7 +180,7 @@ TextEmbeds embed_plain(const tokenizers::Tokenizer& tokenizer, TextEncoder& enco
   const bool masked = o.masked || encoder.config_bool("use_attention_mask", false);
   auto out = encoder.encode(tensor(ids, shape, kInt64).to(device), masked ? embeds.attention_mask : Tensor());
   embeds.embeds = layer_of(encoder, out, o.layer);
-  embeds.pooled = out.text_embeds;
+  embeds.pooled = out.text_embeds, embeds.pooler_output = out.pooler_output;
   return embeds;
 }
 
@@ -210,7 +210,7 @@ TextEmbeds embed_weighted(const tokenizers::Tokenizer& tokenizer, TextEncoder& e
     }
     auto out = encoder.encode(tensor(ids, {n, limit}, kInt64).to(encoder.device()), {});
     parts.push_back(layer_of(encoder, out, o.layer));
-    if (c == 0) embeds.pooled = out.text_embeds;
+    if (c == 0) embeds.pooled = out.text_embeds, embeds.pooler_output = out.pooler_output;
   }
   Tensor plain = cat(parts, 1);
   embeds.embeds = plain;

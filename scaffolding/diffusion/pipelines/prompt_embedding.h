@@ -35,6 +35,7 @@ struct TextLayer {
 struct TextEmbeds {
   Tensor embeds;          // [B, tokens, features]
   Tensor pooled;          // [B, projection_dim], of the first chunk; undefined of an encoder without projection
+  Tensor pooler_output;   // [B, features], of the first chunk; undefined of an encoder that has none
   Tensor attention_mask;  // int64 [B, tokens] of Plain: 0 where a token is padding
   std::vector<std::string> truncated;  // what was cut off, of the prompts that were too long
 };

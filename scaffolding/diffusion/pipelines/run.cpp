@@ -45,9 +45,7 @@ void Run::end_step(int64_t place, int64_t rows) {
 
 // Of all samples, or as many at a time as memory suffices for.
 Tensor Run::noise() {
-  auto of = [&](const Tensor& samples, const DenoiserCall& call) {
-    return predict_noise(*denoiser_, *scheduler, samples, schedule, at_, call, guidance, output_channels);
-  };
+  auto of = [&](const Tensor& samples, const DenoiserCall& call) { return predicted(*denoiser_, samples, call); };
   const int64_t batch = latents.size(0);
   if (samples_ == 0 || samples_ >= batch) return of(latents, told);
   Tensors parts;
@@ -140,6 +138,27 @@ void Run::give_back() const {
   if (device.is_cuda()) accelerator(device).empty_cache(device.index);
 }
 
+Tensor Run::predicted(Denoiser& denoiser, const Tensor& samples, const DenoiserCall& call) {
+  return predict_noise(denoiser, *scheduler, samples, schedule, at_, call, guidance, output_channels);
+}
+
+Tensor Run::told_times(const Tensor& timesteps) const {
+  SF_CHECK_AS(NotSupported, !schedule.told, "a ", pipeline_->name(),
+              " tells its network other times than its scheduler's, which a training run does not know");
+  return timesteps;
+}
+
+DenoiserCall Run::joined(const std::vector<DenoiserCall>& calls) const {
+  DenoiserCall all = calls.at(0);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].tensor || (all[i].role != ArgumentRole::PerSample && all[i].role != ArgumentRole::Text)) continue;
+    Tensors parts;
+    for (auto& call : calls) parts.push_back(call[i].tensor);
+    all[i].tensor = cat(parts, 0);
+  }
+  return all;
+}
+
 void Run::advance(const Tensor& model_output) {
   latents = scheduler->step(model_output, schedule.values[at_], latents, step_options).prev_sample;
 }
@@ -173,8 +192,7 @@ void Run::leave_steps() const {
     pipeline_->graphs->clear();  // captured calls keep what they take
     give_back();
   }
-  if (auto denoiser = pipeline_->the_denoiser(); denoiser && !output_latents)
-    release_weight_pages(*denoiser, savings_.between_phases);
+  if (denoiser && !output_latents) release_weight_pages(*denoiser, savings_.between_phases);
 }
 
 PipelineOutput Run::finish() {

@@ -95,13 +95,24 @@ class Run {
   // Only the samples with these places in the batch go on, in this order. ValueError for places that are not there.
   void keep_samples(const std::vector<int64_t>& places);
 
+  // What a training run beside the denoiser asks. The times that it is told for a scheduler's timesteps [B]: these, or
+  // NotSupported where `schedule` has others and the family does not say which. Latents [B, C, h, w] as its samples
+  // are, and what its output is to the scheduler, in the latents' shape. Calls of one sample each, without guidance, as
+  // one call of all.
+  virtual Tensor told_times(const Tensor& timesteps) const;
+  virtual Tensor as_sample(const Tensor& latents) const { return latents; }
+  virtual Tensor as_predicted(const Tensor& output) const { return output; }
+  virtual DenoiserCall joined(const std::vector<DenoiserCall>& calls) const;
+
   // What prepare() sets. In `told`, all but the shared have 2 B samples where guidance is on.
+  Ref<Denoiser> denoiser;  // that the steps call; absent: the pipeline's own
   Ref<Scheduler> scheduler;
   StepSchedule schedule;
   StepOptions step_options;
   Guidance guidance;
   Tensor latents;  // [B, ...]
   DenoiserCall told;
+  bool shares_calls = true;     // false: what it tells or asks its denoiser changes from step to step (shared_steps.h)
   int64_t output_channels = 0;  // of the denoiser's output, those before the variance that it predicts besides; 0: all
   std::map<std::string, Tensor*> tensors;  // what a callback sees, by diffusers' names; members of this run
   std::vector<std::string> truncated;
@@ -109,6 +120,9 @@ class Run {
 
  protected:
   virtual void prepare_step() {}  // before each: what a callback changed may have to reach the denoiser
+  // The denoiser's guided output for these of the samples, told what `call` says, at this step. A family may ask for
+  // more than guidance does; its runs then share no calls with others (shares_calls).
+  virtual Tensor predicted(Denoiser& denoiser, const Tensor& samples, const DenoiserCall& call);
   // The latents after a step from the denoiser's guided output; families change what is special there.
   virtual void advance(const Tensor& model_output);
   virtual void keep_more(const Tensor& /*places*/) {}  // the tensors of B samples that a family has besides

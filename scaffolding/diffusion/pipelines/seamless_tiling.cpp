@@ -15,7 +15,9 @@ void set_seamless_tiling(DiffusionPipeline& pipeline, models::SeamlessAxes axes)
               ": seamless tiling needs a UNet; transformers are told where in a picture they are");
   SF_CHECK_AS(NotSupported, denoiser->model() && (!vae || vae->model()), pipeline.name(),
               ": seamless tiling needs networks of C++");
-  models::set_seamless(*denoiser->model(), axes);
+  for (auto& slot : slots)  // ControlNets too
+    if (auto* network = slot.as<Ref<Denoiser>>(); network && *network && (*network)->model())
+      models::set_seamless(*(*network)->model(), axes);
   if (vae) models::set_seamless(*vae->model(), axes);
 }
 

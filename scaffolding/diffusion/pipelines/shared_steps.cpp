@@ -45,9 +45,9 @@ Tensors with_blanks(const std::vector<Tensor>& parts, int64_t place, int64_t row
 
 bool SharedSteps::fit(const Run& a, const Run& b) {
   auto can = [](const Run& r) {
-    return r.samples_ == 0 && (!r.guidance.on() || r.guidance.mode == GuidanceMode::Batched);
+    return r.shares_calls && r.samples_ == 0 && (!r.guidance.on() || r.guidance.mode == GuidanceMode::Batched);
   };
-  if (!can(a) || !can(b) || a.pipeline_->the_denoiser() != b.pipeline_->the_denoiser()) return false;
+  if (!can(a) || !can(b) || a.denoiser != b.denoiser) return false;
   if (!same_rows(a.latents, b.latents)) return false;
   return std::equal(a.told.begin(), a.told.end(), b.told.begin(), b.told.end(),
                     [](const DenoiserArgument& x, const DenoiserArgument& y) {
@@ -97,21 +97,21 @@ Tensor SharedSteps::joined(size_t argument, bool is_text, const std::vector<Tens
 std::vector<std::exception_ptr> SharedSteps::call(const std::vector<Run*>& runs, int64_t place, int64_t rows) {
   autograd::NoGrad no_grad;
   Run& first = *runs[0];
-  if (!of_ || of_->the_denoiser() != first.pipeline_->the_denoiser()) {
+  if (!of_ || denoiser_of_ != first.denoiser) {
     denoiser_ = first.denoiser_->another();
     of_ = first.pipeline_;
+    denoiser_of_ = first.denoiser;
     kept_.clear();
   }
-  const DType dtype =
-      std::all_of(runs.begin(), runs.end(),
-                  [&](Run* r) { return r->schedule.timesteps.dtype() == first.schedule.timesteps.dtype(); })
-          ? first.schedule.timesteps.dtype()
-          : kFloat32;
+  auto told_dtype = [](const Run& r) { return (r.schedule.told ? r.schedule.told : r.schedule.timesteps).dtype(); };
+  const bool same = std::all_of(runs.begin(), runs.end(), [&](Run* r) { return told_dtype(*r) == told_dtype(first); });
+  const DType dtype = same ? told_dtype(first) : kFloat32;
   std::vector<DenoiserCall> calls;
   for (Run* run : runs) {
     run->begin_step();
-    const Tensor input = run->scheduler->scale_model_input(run->latents, run->schedule.values[run->at_]);
-    const Tensor timestep = run->schedule.timestep(run->at_).to(dtype).unsqueeze(0).expand({run->rows()});
+    const Tensor input = model_input(*first.pipeline_->the_denoiser(), *run->scheduler, run->latents,
+                                     run->schedule.values[run->at_], run->guidance);
+    const Tensor timestep = run->schedule.told_timestep(run->at_).to(dtype).unsqueeze(0).expand({run->rows()});
     calls.push_back(run->told.with(run->guidance.on() ? cat({input, input}, 0) : input, timestep));
   }
   DenoiserCall all = calls[0];

@@ -35,6 +35,7 @@ class SharedSteps {
 
   std::shared_ptr<DenoiserRun> denoiser_;
   std::shared_ptr<const DiffusionPipeline> of_;  // whose denoiser that is
+  Ref<Denoiser> denoiser_of_;                    // that one calls
   std::vector<Joined> kept_;                     // by the argument's place
 };
 

@@ -55,8 +55,8 @@ void TextPipeline::check_call(const GenerationOptions& o) const {
   SF_CHECK(the_autoencoder() || o.output_latents, name(),
            ": has no vae to decode latents with; ask for output_type='latent'");
   for (auto [what, v] : {std::pair{"height", o.height}, {"width", o.width}})
-    SF_CHECK(!v || (*v > 0 && *v % 8 == 0 && *v % vae_scale_factor() == 0), name(),
-             ": height and width must be divisible by ", std::max<int64_t>(8, vae_scale_factor()), ", got ", what, "=",
+    SF_CHECK(!v || (*v > 0 && *v % 8 == 0 && *v % side_multiple() == 0), name(),
+             ": height and width must be divisible by ", std::max<int64_t>(8, side_multiple()), ", got ", what, "=",
              *v);
   SF_CHECK(std::isfinite(o.guidance_scale), name(), ": guidance_scale must be finite, got ", o.guidance_scale);
   SF_CHECK(std::isfinite(o.guidance_rescale) && o.guidance_rescale >= 0, name(),
@@ -100,8 +100,8 @@ Tensor TextPipeline::timestep_cond(const GenerationOptions& o, int64_t batch, DT
                                   denoiser->device());
 }
 
-StepSchedule TextPipeline::schedule(Scheduler& scheduler, const GenerationOptions& o) const {
-  return make_schedule(name(), scheduler, {o.num_inference_steps, o.timesteps, o.sigmas, the_denoiser()->device()});
+StepSchedule TextPipeline::schedule(Scheduler& scheduler, const GenerationOptions& o, std::optional<double> mu) const {
+  return make_schedule(name(), scheduler, {o.num_inference_steps, o.timesteps, o.sigmas, the_denoiser()->device(), mu});
 }
 
 }  // namespace sf::diffusion

@@ -43,7 +43,7 @@ class TextPipeline : public DiffusionPipeline {
   Guidance guidance(const GenerationOptions& o) const;
   // of a denoiser that takes the guidance scale
   Tensor timestep_cond(const GenerationOptions& o, int64_t batch, DType dtype) const;
-  StepSchedule schedule(Scheduler& scheduler, const GenerationOptions& o) const;
+  StepSchedule schedule(Scheduler& scheduler, const GenerationOptions& o, std::optional<double> mu = {}) const;
 };
 
 }  // namespace sf::diffusion

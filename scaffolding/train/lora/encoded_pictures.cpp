@@ -53,29 +53,25 @@ const diffusion::DenoiserCall& EncodedPrompts::told(const std::string& prompt) {
   SF_CHECK_AS(NotSupported, options.find("prompt") && options.find("guidance_scale"), "train-lora: a ",
               pipeline_.name(), " is not told prompts");
   options.at<std::vector<std::string>>("prompt") = {prompt};
-  options.at<double>("guidance_scale") = 1;
+  options.at<double>("guidance_scale") = no_guidance_;
   options.at<std::optional<int64_t>>("height") = height_;
   options.at<std::optional<int64_t>>("width") = width_;
   options.at<int64_t>("num_inference_steps") = 1;
   options.at<bool>("capture") = false;
   options.at<diffusion::Generators>("generator") = {make_generator()};  // its noise is nobody's, and not the run's
-  return told_.emplace(prompt, pipeline_.start(options)->told).first->second;
+  run_ = pipeline_.start(options);
+  if (run_->guidance.on() && no_guidance_ > 0) {  // on above 0 already
+    no_guidance_ = 0;
+    return told(prompt);
+  }
+  return told_.emplace(prompt, run_->told).first->second;
 }
 
 diffusion::DenoiserCall EncodedPrompts::call(const std::vector<std::string>& prompts, const Tensor& samples,
                                              const Tensor& timesteps) {
-  using Role = diffusion::ArgumentRole;
-  diffusion::DenoiserCall all = told(prompts.at(0));
-  std::vector<Tensors> parts(all.size());
-  for (auto& prompt : prompts) {
-    const diffusion::DenoiserCall& one = told(prompt);
-    size_t i = 0;
-    for (auto& argument : one) parts.at(i++).push_back(argument.tensor);
-  }
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].tensor && (all[i].role == Role::PerSample || all[i].role == Role::Text))
-      all[i].tensor = cat(parts[i], 0);
-  return all.with(samples, timesteps);
+  std::vector<diffusion::DenoiserCall> calls;
+  for (auto& prompt : prompts) calls.push_back(told(prompt));
+  return run_->joined(calls).with(run_->as_sample(samples), run_->told_times(timesteps));
 }
 
 }  // namespace sf::train

@@ -43,12 +43,16 @@ class EncodedPrompts {
       : pipeline_(pipeline), height_(height), width_(width) {}
   // The call for samples[B, ...] at timesteps[B], of which each is told its prompt.
   diffusion::DenoiserCall call(const std::vector<std::string>& prompts, const Tensor& samples, const Tensor& timesteps);
+  // What the denoiser's output predicts, as the scheduler has it. After a call.
+  Tensor as_predicted(const Tensor& output) const { return run_->as_predicted(output); }
 
  private:
   const diffusion::DenoiserCall& told(const std::string& prompt);
 
   diffusion::DiffusionPipeline& pipeline_;
   int64_t height_, width_;
+  double no_guidance_ = 1;                               // a scale at which the pipeline does not guide
+  std::unique_ptr<diffusion::Run> run_;                  // of the prompt that was encoded last
   std::map<std::string, diffusion::DenoiserCall> told_;  // until there are kMostPrompts, then from none again
 };
 

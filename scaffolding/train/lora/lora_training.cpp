@@ -97,7 +97,7 @@ Tensor LoraTraining::loss(const data::Batch& batch) {
       if (rand({}).item() < recipe_.caption_dropout) caption.clear();
   diffusion::DenoiserCall call =
       prompts_.call(captions, todo.noisy_latents.to(denoiser_.dtype()), todo.timesteps.to(device));
-  Tensor predicted = pipeline_.the_denoiser()->predict(call).to(kFloat32);
+  Tensor predicted = prompts_.as_predicted(pipeline_.the_denoiser()->predict(call)).to(kFloat32);
   const int64_t channels = latents.size(1);  // behind them, of some models, the variance
   if (predicted.size(1) > channels) predicted = predicted.narrow(1, 0, channels);
   return diffusion::training_loss(predicted, todo);
