@@ -84,8 +84,17 @@ const std::vector<QuantizeRule>& wide_by_default() {
                                 "*time_embed.*",
                                 "*time_proj*",
                                 "*timestep_embedder*",
+                                "*guidance_embedder*",
+                                "*time_in.*",
+                                "*guidance_in.*",
+                                "*vector_in.*",
+                                "*img_in*",
+                                "*txt_in*",
+                                "*context_embedder*",
+                                "*final_layer*",
                                 "*t_embedder*",
                                 "*text_embedder*",
+                                "*y_embedder*",
                                 "*add_embedding*",
                                 "*class_embedding*",
                                 "*label_emb*",
@@ -95,7 +104,14 @@ const std::vector<QuantizeRule>& wide_by_default() {
                                 "*conv_out.weight",
                                 "*conv_first*",
                                 "*conv_last*",
+                                "*controlnet_cond_embedding*",
+                                "*controlnet_down_blocks*",
+                                "*controlnet_mid_block*",
+                                "*input_hint_block*",
+                                "*zero_convs*",
                                 "*x_embedder*",
+                                "*cap_embedder*",
+                                "*final_layer*",
                                 "*final_linear*",
                                 "*final_modulation*",
                                 "*adaLN_modulation*",
@@ -109,7 +125,6 @@ const std::vector<QuantizeRule>& wide_by_default() {
                                 "*token_embedding*",
                                 "*caption_projection*",
                                 "*adaln_single*",
-                                "*norm*.linear*",
                                 "*norm_out*",
                                 "proj_out*",
                                 "transformer.proj_out*",
@@ -121,16 +136,19 @@ const std::vector<QuantizeRule>& wide_by_default() {
                                 "*text_projection*",
                                 "*mask_conv*"})
       out.push_back({pattern, ""});
+    // What a timestep says to blocks, but for the largest models', of which it is a quarter (FLUX).
+    constexpr int64_t kMostModulation = 1 << 24;
+    out.push_back({"*norm*.linear*", "", kMostModulation});
     return out;
   }();
   return rules;
 }
 
-std::string quantized_format(const std::string& name, const std::string& format,
+std::string quantized_format(const std::string& name, int64_t numbers, const std::string& format,
                              const std::vector<QuantizeRule>& rules) {
   std::string out = format;
   for (auto& rule : rules)
-    if (fits(rule.pattern, name)) out = rule.format;
+    if (numbers <= rule.most && fits(rule.pattern, name)) out = rule.format;
   return out;
 }
 
@@ -176,7 +194,7 @@ std::vector<PlannedLayer> plan_quantization(Module& model, const std::string& fo
   for (auto& [name, layer, parent] : named_modules(model)) {
     Tensor* weight = weight_of(*layer);
     if (!weight || !*weight || users[weight->impl()] != 1 || layer->present() != layer) continue;
-    const std::string wanted = quantized_format(name, main, rules);
+    const std::string wanted = quantized_format(name, weight->numel(), main, rules);
     if (wanted.empty() || (exactly<Conv2d>(*layer) && !options.convolutions)) continue;
     // A table of rows is quantised where a rule says so, not by default: others may read its weight.
     if (exactly<Embedding>(*layer) && wanted == main) continue;

@@ -11,15 +11,16 @@
 namespace sf::nn {
 
 // "*time_embedding*": "" keeps a layer in its dtype; another format's name gives it that. The last rule that fits a
-// layer's name counts. * stands for any text.
+// layer's name counts. * stands for any text. A rule is for weights of at most so many numbers.
 struct QuantizeRule {
   std::string pattern, format;
+  int64_t most = INT64_MAX;
 };
 // What all known models need wide: time and other conditions, the first and last layers, positions, tables of tokens,
 // autoencoders; under the names of diffusers, LDM and stable-diffusion.cpp.
 const std::vector<QuantizeRule>& wide_by_default();
-// The format that the rules give a name; "" where it stays wide.
-std::string quantized_format(const std::string& name, const std::string& format,
+// The format that the rules give a layer of that name, whose weight has so many numbers; "" where it stays wide.
+std::string quantized_format(const std::string& name, int64_t numbers, const std::string& format,
                              const std::vector<QuantizeRule>& rules);
 // The name as it is written: one of GGUF's blocks ("Q8_0", "Q4_K"; any case of letters), "nf4", "fp4", "int8",
 // "float8_e4m3fn" or "float8_e5m2". ValueError, which begins with `who`, for another.

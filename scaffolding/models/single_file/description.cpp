@@ -229,8 +229,10 @@ ModelDescription describe_checkpoint(const io::Checkpoint& file, const std::stri
   if (is("lora", LoraFile::recognises(file) ? lora_title(entries) : "")) return out;
   const bool nested =
       std::any_of(entries.begin(), entries.end(), [](auto& e) { return e.name.starts_with("state_dict."); });
-  const std::string outer = nested ? "state_dict." : "", other = family_not_supported(file, outer);
+  const std::string outer = nested ? "state_dict." : "";
+  const auto [other, model_alone] = other_family(file, outer);
   if (other == "a ControlNet") return is("part", "ControlNet"), out;
+  if (is("part", model_alone.empty() ? "" : other + ", its transformer alone")) return out;
   if (is("model", other.empty() ? other : other + " (not supported)")) return out;
   if (before(entries, "input_blocks.0.0.weight")) {
     if (const SingleFileKind* kind = find_single_file_kind(file, outer)) {

@@ -72,7 +72,8 @@ TEST_F(Description, OfWholeModels) {
                    {"conditioner.embedders.1.model.positional_embedding", {77, 1280}}}),
          "model", "Stable Diffusion XL");
   expect({{first, {320, 4, 3, 3}}, kClip}, "model", "Stable Diffusion 1.x without a VAE");
-  expect({{"double_blocks.0.img_attn.norm.key_norm.scale", {128}}}, "model", "FLUX.1 (not supported)");
+  expect({{"double_blocks.0.img_attn.norm.key_norm.scale", {128}}}, "part", "FLUX.1, its transformer alone");
+  expect({{"double_layers.0.attn.w2q.weight", {128}}}, "model", "AuraFlow (not supported)");
 }
 
 TEST_F(Description, OfParts) {
@@ -83,6 +84,7 @@ TEST_F(Description, OfParts) {
           {"decoder.conv_out.weight", {3, 128, 3, 3}}},
          "vae", "VAE with 16 latent channels");
   expect({{"controlnet_cond_embedding.conv_in.weight", {16, 3, 3, 3}}}, "part", "ControlNet");
+  expect({{"cap_embedder.0.weight", {2560}}, {"x_pad_token", {1, 3840}}}, "part", "Z-Image, its transformer alone");
   expect({{"text_model.final_layer_norm.weight", {768}}}, "part", "CLIP text encoder");
   expect({{"emb_params", {4, 768}}}, "embedding", "textual inversion");
   expect({{"linear.weight", {4, 4}}}, "other", "tensors such as linear.weight");

@@ -53,6 +53,8 @@ SingleFileKind kind_of(const io::Object& json) {
     out.library = required(part, "library").text();
     out.class_name = required(part, "class").text();
     out.config = required(part, "config");
+    if (auto* identities = part.find("identities"))
+      for (auto& tensor : identities->items()) out.identities.push_back(tensor.text());
     if (auto* places = part.find("places"))
       for (auto& place : places->items())
         out.places.push_back({place.items().at(0).text(), place.items().at(1).text()});
@@ -69,7 +71,7 @@ SingleFileKind kind_of(const io::Object& json) {
 
 // Another family, by tensors of which only it has one: with or without "model.diffusion_model." before them.
 struct Other {
-  std::string title;
+  OtherFamily family;
   std::vector<SingleFileMark> any;
 };
 
@@ -85,7 +87,9 @@ const Known& known() {
       const io::Object json = io::parse_config(file.text, std::string("models/configs/") + file.name + ".json");
       if (auto* others = json.find("not_supported"))
         for (auto& other : others->items())
-          read.others.push_back({required(other, "title").text(), marks(other, "any")});
+          read.others.push_back(
+              {{required(other, "title").text(), other.find("model_alone") ? other.find("model_alone")->text() : ""},
+               marks(other, "any")});
       else read.kinds.push_back(kind_of(json));
     }
     return read;
@@ -107,13 +111,12 @@ struct Contents {
   std::string outer, denoiser = kDenoiser;
   static constexpr const char* kDenoiser = "model.diffusion_model.";
   static constexpr const char* kFirst = "input_blocks.0.0.weight";
+  static constexpr const char* kFirstOfSD3 = "joint_blocks.0.x_block.attn.qkv.weight";
 
   Contents(const io::Checkpoint& f, std::string o) : file(f), outer(std::move(o)) {
     for (auto* prefix : {kDenoiser, "diffusion_model.", ""})
-      if (has(prefix + std::string(kFirst))) {
-        denoiser = prefix;
-        break;
-      }
+      for (auto* first : {kFirst, kFirstOfSD3})
+        if (denoiser == kDenoiser && file.contains(outer + prefix + first)) denoiser = prefix;
   }
   std::string in_file(const std::string& name) const {
     const std::string prefix = kDenoiser;
@@ -136,11 +139,11 @@ struct Contents {
   }
 };
 
-std::string other_family(const Contents& contents) {
+OtherFamily other_family(const Contents& contents) {
   for (auto& other : known().others)
     for (auto& mark : other.any)
-      if (contents.has(mark) || contents.has({Contents::kDenoiser + mark.tensor, mark.shape})) return other.title;
-  return "";
+      if (contents.has(mark) || contents.has({Contents::kDenoiser + mark.tensor, mark.shape})) return other.family;
+  return {};
 }
 
 }  // namespace
@@ -167,11 +170,18 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
     SF_CHECK(lora == 0, path, ": is a LoRA (", lora, " of its ", names.size(),
              " tensors are named so), not a model; load the model first and the LoRA into it");
   }
+  for (const char* n :
+       {"control_model.time_embed.0.weight", "controlnet_cond_embedding.conv_in.weight", "input_hint_block.0.weight"})
+    SF_CHECK_AS(NotSupported, !has(n) && !has(unet + n), path,
+                ": is a ControlNet, which stands beside a model and is none: ControlNetModel.from_single_file reads "
+                "it, and the program's --controlnet");
   for (const char* n : {"emb_params", "string_to_param.*", "clip_l", "clip_g"})
     SF_CHECK(!has(n), path, ": is a textual inversion (an embedding of words), not a model");
-  const std::string other = other_family(contents);
-  SF_CHECK_AS(NotSupported, other.empty(), path, ": is ", other,
-              ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL");
+  const OtherFamily other = other_family(contents);
+  SF_CHECK(other.model_alone.empty(), path, ": is the transformer of ", other.title, " alone; load it by ",
+           other.model_alone, ".from_single_file, and its pipeline's folder with transformer=");
+  SF_CHECK_AS(NotSupported, other.title.empty(), path, ": is ", other.title,
+              ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x, XL, 3 and 3.5");
   for (const char* n : {"down_blocks.0.resnets.0.conv1.weight", "encoder.down_blocks.0.resnets.0.conv1.weight",
                         "text_model.final_layer_norm.weight"})
     SF_CHECK(
@@ -196,7 +206,7 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
 
 const SingleFileKind* find_single_file_kind(const io::Checkpoint& file, const std::string& outer) {
   const Contents contents(file, outer);
-  if (!other_family(contents).empty()) return nullptr;
+  if (!other_family(contents).title.empty()) return nullptr;
   auto& kinds = single_file_kinds();
   auto found = std::find_if(kinds.begin(), kinds.end(), [&](auto& kind) { return contents.is(kind); });
   if (found == kinds.end()) return nullptr;
@@ -206,7 +216,7 @@ const SingleFileKind* find_single_file_kind(const io::Checkpoint& file, const st
   return input.size() > 1 && (input[1] == 4 || input[1] == 9) ? &*found : nullptr;
 }
 
-std::string family_not_supported(const io::Checkpoint& file, const std::string& outer) {
+OtherFamily other_family(const io::Checkpoint& file, const std::string& outer) {
   return other_family(Contents(file, outer));
 }
 

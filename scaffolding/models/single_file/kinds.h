@@ -23,6 +23,7 @@ struct SingleFilePart {
   // of its tensors: the first one that a file has is read, the first of all is written. None: no model
   std::vector<SingleFilePlace> places;
   io::Object config;
+  std::vector<std::string> identities = {};  // tensors of it that a file may leave out
 };
 
 // A tokenizer, which checkpoints hold none of.

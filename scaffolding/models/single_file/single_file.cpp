@@ -9,6 +9,7 @@
 #include "scaffolding/io/scaled_checkpoint.h"
 #include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/models/names/named_checkpoint.h"
+#include "scaffolding/models/single_file/identity_tensors.h"
 
 namespace sf::models {
 
@@ -60,12 +61,17 @@ SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options
   const PackedFiles files = packed_files(file_->metadata(), path);
   if (!files.empty()) packed_ = packed_kind(files, *file_, path);
   kind_ = packed_ ? &*packed_ : &recognise_single_file(*file_, outer, path);
+  const std::string& only = options.class_name;
+  auto is_of_class = [&](const SingleFilePart& p) { return only.empty() || p.class_name == only; };
+  SF_CHECK(options.configs.empty() || std::any_of(kind_->parts.begin(), kind_->parts.end(), is_of_class), path, ": is ",
+           kind_->title, ", which has no ", only, " that a config could be for");
   for (auto& [name, config] : options.configs)
-    SF_CHECK(std::any_of(kind_->parts.begin(), kind_->parts.end(), [&, n = name](auto& p) { return p.name == n; }),
+    SF_CHECK(!only.empty() ||
+                 std::any_of(kind_->parts.begin(), kind_->parts.end(), [&, n = name](auto& p) { return p.name == n; }),
              path, ": is ", kind_->title, ", which has no part '", name, "' that a config could be for");
   for (auto& part : kind_->parts)
     if (options.parts.empty() || part.places.empty() ||
-        std::count(options.parts.begin(), options.parts.end(), part.name))
+        (is_of_class(part) && std::count(options.parts.begin(), options.parts.end(), part.name)))
       add_part(part, outer, options);
   std::string wanted;
   for (auto& name : options.parts) wanted += (wanted.empty() ? "" : " or ") + name;
@@ -114,7 +120,8 @@ void SingleFile::add_part(const SingleFilePart& part, const std::string& outer, 
   if (ema) table->rename_sources([&](const std::string& name) { return outer + ema_name(name.substr(outer.size())); });
   SF_CHECK(!ema || table->differences(*file_).missing.size() < table->sources().size(), path_,
            ": has no averaged weights (model_ema.*); load it without extract_ema");
-  check_sources(*table, *file_, path_ + ": is " + kind_->title + ", but its " + part.name);
+  const auto file = files_[part.name] = with_identities(file_, *table, part.identities);
+  check_sources(*table, *file, path_ + ": is " + kind_->title + ", but its " + part.name);
   names_.emplace(part.name, std::move(*table));
   made_.emplace(part.name, std::move(model));
   parts_.push_back({part.name, part.library, part.class_name, config});
@@ -149,7 +156,7 @@ Tensor SingleFile::tensor(const std::string& part_name, const std::string& name)
   const NameTable& table = names(part_name);
   const NamedTensor* t = table.find(name);
   SF_CHECK(t, path_, ": its ", part_name, " has no tensor '", name, "'");
-  return table.read(*t, [&](const std::string& source) { return file_->get(source); });
+  return table.read(*t, [&](const std::string& source) { return files_.at(part_name)->get(source); });
 }
 
 // Weights in few bits have no dtype of their own: those of all parts are one, so that they go together.
@@ -164,7 +171,7 @@ std::unique_ptr<Model> SingleFile::load(const std::string& name, const LoadModel
   SF_CHECK(names_.count(name), path_, ": its ", name, " is no model");
   LoadModelOptions options = given;
   if (!options.dtype && has_few_bits(*file_)) options.dtype = kFloat32;
-  const NamedCheckpoint weights(file_, names_.at(name), path_ + ": its " + name);
+  const NamedCheckpoint weights(files_.at(name), names_.at(name), path_ + ": its " + name);
   auto made = made_.extract(name);
   if (made && options.overrides.items().empty()) return load_model(weights, std::move(made.mapped()), options);
   return load_model(weights, p.class_name, p.config, options);

@@ -23,6 +23,8 @@ struct SingleFileOptions {
   std::vector<std::string> parts;  // models that are wanted; others are not looked at. Empty: all
   bool extract_ema =
       false;  // the UNet's averaged weights (model_ema.*) in place of the last ones; ValueError where there are none
+  // Of parts and configs only those that are of this class in the file's kind; "": of any.
+  std::string class_name = {};
 };
 
 class SingleFile {
@@ -56,7 +58,8 @@ class SingleFile {
   std::optional<SingleFileKind> packed_;
   const SingleFileKind* kind_;
   std::vector<Part> parts_;
-  std::map<std::string, NameTable> names_;                      // of each part that is a model
+  std::map<std::string, NameTable> names_;                              // of each part that is a model
+  std::map<std::string, std::shared_ptr<const io::Checkpoint>> files_;  // of each, with the identities that file_ lacks
   mutable std::map<std::string, std::unique_ptr<Model>> made_;  // without memory, for the first load of each part
 };
 
