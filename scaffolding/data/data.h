@@ -1,6 +1,7 @@
 // Pictures and the way to them: data sets, transforms, the loader.
 #pragma once
 #include "scaffolding/data/cached_rows.h"
+#include "scaffolding/data/canny.h"
 #include "scaffolding/data/colour_names.h"
 #include "scaffolding/data/composed_icons.h"
 #include "scaffolding/data/dataloader.h"

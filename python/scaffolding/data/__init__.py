@@ -16,6 +16,7 @@ from .image import (
     write_image,
 )
 from . import transforms
+from .canny import canny
 from .cached_rows import CachedRows, RowWriter, cache_rows
 from .datasets import BucketBatchSampler, ImageFiles, ImageFolder, MovingIcons, VideoFolder, WebDataset
 from .video import VideoReader, VideoWriter, can_write_video, read_video, save_video

@@ -1,4 +1,4 @@
-#include "scaffolding/models/names/name_rules.h"
+#include "scaffolding/models/unets/unet_2d_condition_names.h"
 
 namespace sf::models {
 
@@ -6,9 +6,9 @@ namespace {
 
 std::string at(const std::string& list, int64_t i) { return list + "." + std::to_string(i); }
 
-// CompVis' UNetModel counts all its blocks in one row, in the order in which they run: those with weights, and the
-// resampling behind a level's last.
-void ldm(const TensorList& unet, NameRules& rules) {
+}  // namespace
+
+void ldm_unet_names(const TensorList& unet, NameRules& rules) {
   const NameRules resnet = NameRules()
                                .rename("norm1", "in_layers.0")
                                .rename("conv1", "in_layers.2")
@@ -43,6 +43,8 @@ void ldm(const TensorList& unet, NameRules& rules) {
   }
 }
 
+namespace {
+
 SF_NAMES(UNet2DConditionModel, "ldm")
     .rename("time_embedding.linear_1", "time_embed.0")
     .rename("time_embedding.linear_2", "time_embed.2")
@@ -51,7 +53,7 @@ SF_NAMES(UNet2DConditionModel, "ldm")
     .rename("add_embedding.linear_1", "label_emb.0.0")
     .rename("add_embedding.linear_2", "label_emb.0.2")
     .rename("conv_in", "input_blocks.0.0")
-    .with(ldm)
+    .with(ldm_unet_names)
     .rename("conv_norm_out", "out.0")
     .rename("conv_out", "out.2");
 

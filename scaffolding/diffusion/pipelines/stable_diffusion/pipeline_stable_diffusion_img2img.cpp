@@ -1,7 +1,6 @@
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_img2img.h"
 
 #include "scaffolding/diffusion/pipelines/registry.h"
-#include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
 
@@ -16,15 +15,9 @@ std::unique_ptr<Run> StableDiffusionImg2ImgPipeline::prepare(const Img2ImgOption
   check_call(o);
   check_cross_attention(o);
   check_image(o.image);
-  const int64_t batch = prompts(o) * o.num_images_per_prompt;
   auto run = std::make_unique<StableDiffusionRun>();
   prepare_run(*run, o, o.strength);
-  const DType dtype = run->prompt_embeds().dtype();
-
-  Tensor image = o.generator.size() > 1 ? fill_batch(kName, "images", o.image, batch) : o.image;
-  Tensor latents = fill_batch(kName, "images", encode_images(image, o.generator, dtype), batch);
-  Tensor noise = randn_tensor(latents.shape(), o.generator, unet->device(), dtype);
-  run->latents = run->scheduler->add_noise(latents, noise, run->schedule.timestep(0));
+  begin_with_picture(*run, o, o.image);
   return run;
 }
 

@@ -65,6 +65,16 @@ void StableDiffusionRun::keep_more(const Tensor& places) {
     negative_prompt_embeds = index_select(negative_prompt_embeds, 0, places.to(negative_prompt_embeds.device()));
 }
 
+void StableDiffusionBase::begin_with_picture(StableDiffusionRun& run, const GenerationOptions& o,
+                                             const Tensor& image) const {
+  const DType dtype = run.prompt_embeds().dtype();
+  const int64_t batch = prompts(o) * o.num_images_per_prompt;
+  const Tensor images = o.generator.size() > 1 ? fill_batch(name(), "images", image, batch) : image;
+  const Tensor latents = fill_batch(name(), "images", encode_images(images, o.generator, dtype), batch);
+  const Tensor noise = randn_tensor(latents.shape(), o.generator, unet->device(), dtype);
+  run.latents = run.scheduler->add_noise(latents, noise, run.schedule.timestep(0));
+}
+
 void StableDiffusionBase::prepare_run(StableDiffusionRun& run, const GenerationOptions& o,
                                       std::optional<double> strength) const {
   run.guidance = guidance(o);

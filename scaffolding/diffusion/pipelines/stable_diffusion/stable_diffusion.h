@@ -36,6 +36,8 @@ class StableDiffusionBase : public TextPipeline {
   // What every run of these has: prompts, the schedule, of which with `strength` only that last share is run, and the
   // denoiser's arguments. The latents are the pipeline's part; their dtype is that of the embeds.
   void prepare_run(StableDiffusionRun& run, const GenerationOptions& o, std::optional<double> strength = {}) const;
+  // The latents of a run that begins with a picture: encoded, with as much noise as its first timestep has.
+  void begin_with_picture(StableDiffusionRun& run, const GenerationOptions& o, const Tensor& image) const;
   std::vector<std::pair<std::string, Tensor>> prompt_tensors(const GenerationOptions& o) const {
     auto e = encode_prompt(o);
     return {{"prompt_embeds", e.prompt_embeds}, {"negative_prompt_embeds", e.negative_prompt_embeds}};

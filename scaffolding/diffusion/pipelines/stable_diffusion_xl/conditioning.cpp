@@ -187,6 +187,28 @@ StableDiffusionXLEmbeds StableDiffusionXLBase::prepare_run(Run& run, const Stabl
   return embeds;
 }
 
+void StableDiffusionXLBase::tell_sizes(Run& run, const StableDiffusionXLOptions& o,
+                                       const StableDiffusionXLEmbeds& embeds, int64_t height, int64_t width) const {
+  const int64_t batch = prompts(o) * o.num_images_per_prompt;
+  auto ids_of = [&](const PixelPair& original, const PixelPair& crop, const PixelPair& target) {
+    return time_ids({double(original[0]), double(original[1]), double(crop[0]), double(crop[1]), double(target[0]),
+                     double(target[1])},
+                    embeds.pooled_prompt_embeds);
+  };
+  const PixelPair pixels{height, width};
+  Tensor add_time_ids =
+             ids_of(o.original_size.value_or(pixels), o.crops_coords_top_left, o.target_size.value_or(pixels)),
+         negative_ids = add_time_ids;
+  if (o.negative_original_size && o.negative_target_size)
+    negative_ids = ids_of(*o.negative_original_size, o.negative_crops_coords_top_left, *o.negative_target_size);
+  if (run.guidance.on()) add_time_ids = cat({negative_ids, add_time_ids}, 0);
+  // Repeated as diffusers does: with negative sizes of their own, negative and positive rows alternate.
+  add_time_ids = repeat(add_time_ids, {batch, 1});
+
+  run.scheduler->set_begin_index(0);
+  tell(run, o, embeds, add_time_ids);
+}
+
 void StableDiffusionXLBase::tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds,
                                  const Tensor& add_time_ids) const {
   end_at(run.schedule, o.denoising_end);

@@ -51,6 +51,9 @@ class StableDiffusionXLBase : public TextPipeline {
   StableDiffusionXLEmbeds prepare_run(Run& run, const StableDiffusionXLOptions& o) const;
   // [1, n] of the numbers; ValueError where the denoiser wants more or fewer.
   Tensor time_ids(const std::vector<double>& ids, const Tensor& pooled) const;
+  // Of a run that begins with noise: tell(), with the sizes and crops of pictures of height x width.
+  void tell_sizes(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds, int64_t height,
+                  int64_t width) const;
   // And its end: the schedule without what is behind denoising_end, the denoiser's arguments, and what callbacks see.
   // add_time_ids: with both halves where guidance is on.
   void tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds,

@@ -52,6 +52,19 @@ void StableDiffusionXLPictureBase::start_late(Run& run, const StableDiffusionXLP
   steps.set_begin_index(begin);
 }
 
+void StableDiffusionXLPictureBase::begin_with_picture(Run& run, const StableDiffusionXLPictureOptions& o,
+                                                      DType dtype) const {
+  run.latents = o.latents;
+  if (run.latents) return;
+  const int64_t batch = prompts(o) * o.num_images_per_prompt;
+  const Tensor image = o.generator.size() > 1 ? fill_batch(name(), "images", o.image, batch) : o.image;
+  run.latents = fill_batch(name(), "images", encode_wide(image, o.generator, dtype), batch);
+  // A base model's latents come with the noise that is left in them.
+  if (!o.denoising_start)
+    run.latents = run.scheduler->add_noise(
+        run.latents, randn_tensor(run.latents.shape(), o.generator, unet->device(), dtype), run.schedule.timestep(0));
+}
+
 void StableDiffusionXLPictureBase::tell_picture(Run& run, const StableDiffusionXLPictureOptions& o,
                                                 const StableDiffusionXLEmbeds& embeds) const {
   const int64_t scale = vae_scale_factor();

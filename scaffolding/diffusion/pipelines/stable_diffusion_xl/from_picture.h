@@ -22,6 +22,8 @@ class StableDiffusionXLPictureBase : public StableDiffusionXLBase {
   void check_picture(const StableDiffusionXLPictureOptions& o) const;  // and what all runs of SDXL check
   // The schedule without what was run already, by denoising_start or by strength.
   void start_late(Run& run, const StableDiffusionXLPictureOptions& o) const;
+  // The latents of a run that begins with a picture: encoded, with noise where the picture has none of its own.
+  void begin_with_picture(Run& run, const StableDiffusionXLPictureOptions& o, DType dtype) const;
   // Once the run has its latents: the rest of what it tells the denoiser.
   void tell_picture(Run& run, const StableDiffusionXLPictureOptions& o, const StableDiffusionXLEmbeds& embeds) const;
   Tensor encode_wide(const Tensor& images, const Generators& generator, DType dtype) const;  // float32 where it must be

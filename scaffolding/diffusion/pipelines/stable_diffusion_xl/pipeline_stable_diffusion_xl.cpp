@@ -1,7 +1,6 @@
 #include "scaffolding/diffusion/pipelines/stable_diffusion_xl/pipeline_stable_diffusion_xl.h"
 
 #include "scaffolding/diffusion/pipelines/registry.h"
-#include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
 
@@ -13,24 +12,7 @@ std::unique_ptr<Run> StableDiffusionXLPipeline::prepare(const StableDiffusionXLO
   const StableDiffusionXLEmbeds embeds = prepare_run(*run, o);
   const Shape shape{batch, unet->config_int("in_channels", 4), height / scale, width / scale};
   run->latents = initial_latents(*run->scheduler, o.latents, o.generator, shape, embeds.prompt_embeds.dtype());
-
-  auto ids_of = [&](const PixelPair& original, const PixelPair& crop, const PixelPair& target) {
-    return time_ids({double(original[0]), double(original[1]), double(crop[0]), double(crop[1]), double(target[0]),
-                     double(target[1])},
-                    embeds.pooled_prompt_embeds);
-  };
-  const PixelPair pixels{height, width};
-  Tensor add_time_ids =
-             ids_of(o.original_size.value_or(pixels), o.crops_coords_top_left, o.target_size.value_or(pixels)),
-         negative_ids = add_time_ids;
-  if (o.negative_original_size && o.negative_target_size)
-    negative_ids = ids_of(*o.negative_original_size, o.negative_crops_coords_top_left, *o.negative_target_size);
-  if (run->guidance.on()) add_time_ids = cat({negative_ids, add_time_ids}, 0);
-  // Repeated as diffusers does: with negative sizes of their own, negative and positive rows alternate.
-  add_time_ids = repeat(add_time_ids, {batch, 1});
-
-  run->scheduler->set_begin_index(0);
-  tell(*run, o, embeds, add_time_ids);
+  tell_sizes(*run, o, embeds, height, width);
   return run;
 }
 

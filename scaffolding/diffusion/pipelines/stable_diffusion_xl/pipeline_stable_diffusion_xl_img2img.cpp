@@ -6,21 +6,10 @@ namespace sf::diffusion {
 
 std::unique_ptr<Run> StableDiffusionXLImg2ImgPipeline::prepare(const StableDiffusionXLImg2ImgOptions& o) const {
   check_picture(o);
-  const int64_t batch = prompts(o) * o.num_images_per_prompt;
   auto run = std::make_unique<Run>();
   const StableDiffusionXLEmbeds embeds = prepare_run(*run, o);
-  const DType dtype = embeds.prompt_embeds.dtype();
   start_late(*run, o);
-  run->latents = o.latents;
-  if (!run->latents) {
-    const Tensor image = o.generator.size() > 1 ? fill_batch(kName, "images", o.image, batch) : o.image;
-    run->latents = fill_batch(kName, "images", encode_wide(image, o.generator, dtype), batch);
-    // A base model's latents come with the noise that is left in them.
-    if (!o.denoising_start)
-      run->latents = run->scheduler->add_noise(run->latents,
-                                               randn_tensor(run->latents.shape(), o.generator, unet->device(), dtype),
-                                               run->schedule.timestep(0));
-  }
+  begin_with_picture(*run, o, embeds.prompt_embeds.dtype());
   tell_picture(*run, o, embeds);
   return run;
 }
