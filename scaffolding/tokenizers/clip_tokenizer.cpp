@@ -1,6 +1,7 @@
 #include "scaffolding/tokenizers/clip_tokenizer.h"
 
 #include "scaffolding/io/json.h"
+#include "scaffolding/tokenizers/bpe_files.h"
 #include "scaffolding/tokenizers/clip_merges.h"
 #include "scaffolding/tokenizers/html_unescape.h"
 #include "scaffolding/tokenizers/pretrained.h"
@@ -64,26 +65,6 @@ struct CLIPDecoder final : Decoder {
   }
   std::unique_ptr<Decoder> bytes;
 };
-
-Merges read_merges(const io::Bytes& file) {
-  const std::string& path = file.name;
-  std::string_view text(file.size ? file.chars() : "", size_t(file.size));
-  require_utf8(text, path.c_str());
-  Merges merges;
-  for (size_t at = 0, line = 1; at < text.size(); ++line) {
-    size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view row = text.substr(at, end - at);
-    at = end + 1;
-    if (row.ends_with('\r')) row.remove_suffix(1);
-    if (row.empty() || (line == 1 && row.starts_with("#version"))) continue;
-    size_t space = row.find(' ');
-    SF_CHECK(space != 0 && space + 1 < row.size() && space != std::string_view::npos &&
-                 row.find(' ', space + 1) == std::string_view::npos,
-             path, ": line ", line, " must be two tokens with a space between, got '", row.substr(0, 80), "'");
-    merges.emplace_back(row.substr(0, space), row.substr(space + 1));
-  }
-  return merges;
-}
 
 std::unique_ptr<Tokenizer::Parts> bpe_parts(Vocabulary vocabulary, const Merges& merges, const TokenizerConfig& config,
                                             const std::string& where, const std::string& merges_from) {
@@ -167,16 +148,15 @@ CLIPTokenizer CLIPTokenizer::from_pretrained(const TokenizerFiles& files, std::o
 }
 
 FileTexts CLIPTokenizer::files() const {
-  std::string vocab = "{", merges = "#version: 0.2\n";
+  std::string vocab = "{";
   for (auto& [id, token] : vocabulary(false))
     vocab += (vocab.size() > 1 ? "," : "") + io::json_text(Json(token)) + ":" + std::to_string(id);
   vocab += "}\n";
-  for (auto& [left, right] : static_cast<const Bpe&>(*parts_->model).merges()) merges += left + " " + right + "\n";
   TokenizerConfig described = config();
   described.added_tokens = added_tokens();
   FileTexts out = tokenizer_config_files(described, "CLIPTokenizer");
   out.emplace("vocab.json", std::move(vocab));
-  out.emplace("merges.txt", std::move(merges));
+  out.emplace("merges.txt", merges_text(static_cast<const Bpe&>(*parts_->model).merges()));
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
+#include "scaffolding/tokenizers/qwen2_tokenizer.h"
 #include "scaffolding/tokenizers/t5_tokenizer.h"
 #include "scaffolding/tokenizers/text_tokenizer.h"
 
@@ -120,6 +121,9 @@ void bind_tokenizers(nb::module_& m) {
           },
           nb::arg("pad_token").none(), nb::arg("text_cleaning").none())
       .def("save_pretrained", &CLIPTokenizer::save_pretrained);
+  nb::class_<Qwen2Tokenizer, Tokenizer>(m, "_Qwen2Tokenizer")
+      .def_static("from_pretrained", [](const std::string& folder) { return Qwen2Tokenizer::from_pretrained(folder); })
+      .def("save_pretrained", &Qwen2Tokenizer::save_pretrained);
   nb::class_<T5Tokenizer, Tokenizer>(m, "_T5Tokenizer")
       .def_static("from_pretrained", [](const std::string& folder) { return T5Tokenizer::from_pretrained(folder); })
       .def_static("from_file",

@@ -1,4 +1,5 @@
-// Tokenizers, bound as scaffolding._core._Tokenizer, _CLIPTokenizer and _T5Tokenizer; called once by the module.
+// Tokenizers, bound as scaffolding._core._Tokenizer, _CLIPTokenizer,
+// _Qwen2Tokenizer and _T5Tokenizer; called once by the module.
 #pragma once
 #include <nanobind/nanobind.h>
 

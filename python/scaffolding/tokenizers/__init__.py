@@ -9,10 +9,20 @@ missing ones FileNotFoundError.
 """
 
 from .._missing import help_modules
+from .qwen2 import Qwen2Tokenizer
 from .t5 import T5Tokenizer, train_words
 from .text_tokenizer import TextTokenizer
 from .tokenizer import BatchEncoding, CLIPTokenizer, Tokenizer, train_bpe
 
-__all__ = ["BatchEncoding", "CLIPTokenizer", "T5Tokenizer", "TextTokenizer", "Tokenizer", "train_bpe", "train_words"]
+__all__ = [
+    "BatchEncoding",
+    "CLIPTokenizer",
+    "Qwen2Tokenizer",
+    "T5Tokenizer",
+    "TextTokenizer",
+    "Tokenizer",
+    "train_bpe",
+    "train_words",
+]
 
 help_modules()  # this one is imported after the others

@@ -1,0 +1,35 @@
+"""Qwen's tokenizer, under transformers' name."""
+
+import os
+
+from .. import _core
+from .tokenizer import Tokenizer, _existing
+
+
+class Qwen2Tokenizer(Tokenizer):
+    """The tokenizer of Qwen 2, 2.5 and 3 (Z-Image's prompts): NFC, byte-level BPE, and nothing around a text.
+
+    Qwen2Tokenizer.from_pretrained(folder) reads tokenizer.json, or vocab.json and merges.txt where there is none, and
+    what tokenizer_config.json and special_tokens_map.json say. A chat_template is kept for those who read the files,
+    and not run.
+    """
+
+    @classmethod
+    def from_pretrained(cls, folder, *, subfolder=None):
+        """Reads a folder as save_pretrained of transformers writes it."""
+        return cls(
+            _core._Qwen2Tokenizer.from_pretrained(_existing(os.path.join(folder, subfolder) if subfolder else folder))
+        )
+
+    @classmethod
+    def from_file(cls, path):
+        raise NotImplementedError(
+            "Qwen2Tokenizer: from_pretrained reads a folder with tokenizer.json; Tokenizer.from_file reads the file "
+            "alone"
+        )
+
+    def save_pretrained(self, save_directory):
+        """Writes the files that were read, tokenizer_config.json and special_tokens_map.json, as transformers reads
+        them.
+        """
+        self._core.save_pretrained(os.fspath(save_directory))
