@@ -6,14 +6,15 @@
 option(SF_UNITY "Compile several sources at once: half the time for a whole build, longer for one changed file" ON)
 
 set(sf_apart
-    cli/launch
+    cli/launch cli/model_names
     autograd/function_test autograd/gradcheck_test autograd/inplace_test data/recolour_test data/transforms_test
     diffusion/memory/plan_test diffusion/schedulers/scheduling_unipc_multistep io/formats/safetensors
     io/hub/model_folder models/autoencoders/autoencoder_kl_cogvideox models/autoencoders/autoencoder_tiny
     models/autoencoders/vae models/parts/feed_forward_test models/parts/norm_test models/parts/projections_test
     models/parts/seamless_test models/single_file/packed_files models/text_encoders/t5
     models/transformers/pixart_transformer_2d models/transformers/tora_transformer_3d models/transformers/tora_test
-    models/unets/unet_2d_condition models/unets/unet_2d_test models/unets/unet_3d_blocks
+    models/unets/unet_2d_condition models/unets/unet_2d_condition_encoder models/unets/unet_2d_test
+    models/unets/unet_3d_blocks
     models/upscalers/srvgg_net_compact nn/fractional_max_pool nn/max_unpool ops/attention/attention_cudnn_test
     ops/attention/attention_device_test ops/fuse/fuse_cuda ops/fuse/fuse_registers ops/index/index_select
     ops/index/nonzero ops/pointwise/pointwise_values_test ops/random/philox ops/reduce/reduce_values_test

@@ -13,8 +13,8 @@ namespace {
 
 // Of the whole run: what a picture alone cannot have.
 constexpr std::string_view kOfTheRun[] = {
-    "help",       "model", "vae",     "embedding", "dtype",     "device",  "profile", "max-vram", "max-ram", "lora-dir",
-    "no-capture", "like",  "prompts", "grid",      "grid-only", "preview", "quiet",   "json",     "force"};
+    "help",     "controlnet", "model", "vae",     "embedding", "dtype",     "device",  "profile", "max-vram", "max-ram",
+    "lora-dir", "no-capture", "like",  "prompts", "grid",      "grid-only", "preview", "quiet",   "json",     "force"};
 
 bool is_of_the_run(const std::string& name) {
   return std::find(std::begin(kOfTheRun), std::end(kOfTheRun), name) != std::end(kOfTheRun);

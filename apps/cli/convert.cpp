@@ -66,7 +66,7 @@ void write_gguf(const Weights& weights, const ConvertOptions& o, const io::Metad
   int64_t quantised = 0, fell_back = 0, unfit = 0, numbers = 0;
   for (auto& [name, t] : weights) {
     const bool is_weight = name.ends_with("weight") && t.ndim() >= 2 && is_floating(t.dtype());
-    const std::string type = o.type.empty() || !is_weight ? "" : nn::quantized_format(name, o.type, rules);
+    const std::string type = o.type.empty() || !is_weight ? "" : nn::quantized_format(name, t.numel(), o.type, rules);
     const GgufFormat* wanted = type.empty() ? nullptr : &gguf_blocks("--type", type);
     // A convolution's numbers are one row: its own are three long.
     const GgufFormat* fit = wanted ? fitting_gguf_blocks(*wanted, t.ndim() == 2 ? t.size(1) : t.numel()) : nullptr;

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "apps/cli/controlnets.h"
 #include "apps/cli/grid.h"
 #include "apps/cli/hires.h"
 #include "apps/cli/new_file.h"
@@ -163,6 +164,7 @@ std::string kind_of(const Job& job) {
   for (auto& number : {s.width, s.height, s.clip_skip, s.hires_steps}) key.push_back(number.value_or(-1));
   for (auto& number : {s.guidance, s.hires}) key.push_back(number.value_or(-1));
   for (auto& lora : s.loras.used) key.push_back(lora.path);
+  for (auto& image : s.control_images) key.push_back(image);                // a picture's size is its own
   if (!job.caption.empty()) key.push_back(s.image), key.push_back(s.mask);  // a sheet is as large as its pictures
   if (weighted) key.push_back(s.prompt), key.push_back(s.negative_prompt);
   return io::tolerant_json_text(key);
@@ -266,6 +268,7 @@ void draw(const Drawing& d, GenerationSettings s) {
       models::seamless_axes(one.tiling);
       models::free_u_of(one.freeu);
       if (one.hires) hires_options(one);
+      check_controlnets(one);
       if (d.read_inputs) inputs = d.read_inputs(one);
       if (!several) return;
       SF_CHECK(*one.seed <= INT64_MAX - one.count, "--seed: ", *one.seed, " is too large for ", one.count, " pictures");
@@ -292,6 +295,7 @@ void draw(const Drawing& d, GenerationSettings s) {
   for (auto& job : jobs) {
     if (!job.settings.guidance) job.settings.guidance = loading.guidance;
     job.settings.model = loading.model, job.settings.vae = loading.vae;
+    job.settings.controlnets = loading.controlnets;
   }
   if (!several) jobs[0].settings.loras = loading.loras;
   LargestSize size;

@@ -10,6 +10,7 @@
 
 #include "apps/cli/animations.h"
 #include "apps/cli/clips.h"
+#include "apps/cli/controlnets.h"
 #include "apps/cli/files.h"
 #include "apps/cli/grid.h"
 #include "apps/cli/hires.h"
@@ -65,6 +66,9 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("image", s.image, "--image");
   f("mask", s.mask, "--mask");
   f("strength", s.strength, "--strength");
+  f("controlnet", s.controlnets, "--controlnet");
+  f("control_image", s.control_images, "--control-image");
+  f("control_mode", s.control_modes, "--control-mode");
   f("hires", s.hires, "--hires");
   f("hires_strength", s.hires_strength, "--hires-strength");
   f("hires_steps", s.hires_steps, "--hires-steps");
@@ -101,7 +105,8 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
   ordered_json out{{"command", kind}, {"version", version()}};
   each_setting(s, [&](const char* name, auto& value, const char*) { put(out, name, value); });
   if (s.image.empty()) out.erase("image"), out.erase("strength");
-  for (const char* name : {"mask", "vae", "embedding", "quantize", "tiling", "freeu", "grid"})
+  for (const char* name : {"mask", "vae", "embedding", "quantize", "tiling", "freeu", "grid", "controlnet",
+                           "control_image", "control_mode"})
     if (out[name] == "" || out[name] == ordered_json::array()) out.erase(name);
   if (!s.clips) out.erase("fps");
   if (!s.hires)
@@ -241,10 +246,6 @@ void apply(const GenerationSettings& s, const char* pipeline, const diffusion::O
   }
 }
 
-}  // namespace
-
-namespace {
-
 // What calls of the tasks' pipelines take besides.
 void add_call_options(CLI::App& c, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
   for (auto* entry : diffusion::all_pipelines()) {
@@ -282,6 +283,7 @@ void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer
   c.add_option("--freeu", s.freeu,
                "S1,S2,B1,B2: clearer pictures of a UNet without training (FreeU), as 0.9,0.2,1.5,1.6 for Stable "
                "Diffusion 1; 0.9,0.2,1.4,1.6 for 2, 0.9,0.2,1.3,1.4 for XL");
+  add_controlnet_options(c, s);
   add_call_options(c, s, tasks);
 }
 
@@ -458,10 +460,6 @@ Tensors stills(const std::vector<Tensors>& clips) {
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 // The steps of a picture as they were called when it was made, beside empty rows where others were.
 class RepeatedCalls {
  public:
@@ -489,6 +487,7 @@ diffusion::AnyOptions call_of(const char* kind, const GenerationSettings& s,
                               int64_t batch, int64_t seed) {
   const diffusion::AnyOptions o = batch_options(kind, s, pipeline, batch);
   for (auto& [name, picture] : given) o.at<Tensor>(name.c_str()) = picture;
+  set_control_pictures(o, s, pipeline, given.count("image") ? given.at("image") : Tensor());
   if (given.count("image") && o.find("strength")) o.at<double>("strength") = s.strength;
   auto& generators = o.at<diffusion::Generators>("generator");
   for (int64_t i = 0; i < batch; ++i)

@@ -38,6 +38,7 @@ struct GenerationSettings {
   // img2img, inpaint and img2vid
   std::string image, mask;
   double strength = 0.75;
+  std::vector<std::string> controlnets, control_images, control_modes;  // of a mode one for all, or one for each
   std::optional<double> hires;  // how much larger a second pass makes it (hires.h)
   double hires_strength = 0.7;
   std::optional<int64_t> hires_steps;

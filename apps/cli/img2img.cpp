@@ -23,7 +23,9 @@ static Tensors read_img2img_inputs(const GenerationSettings& s) {
 static std::map<std::string, Tensor> prepare_img2img_inputs(GenerationSettings& s,
                                                             const diffusion::DiffusionPipeline& pipeline,
                                                             const Tensors& inputs) {
-  diffusion::VaeImageProcessor processor({.vae_scale_factor = pipeline.vae_scale_factor()});
+  diffusion::VaeImageProcessor processor({.vae_scale_factor = pipeline.side_multiple()});
+  if (const auto own = pipeline.picture_size(inputs[0].size(1), inputs[0].size(2)))
+    return {{"image", processor.preprocess(inputs, {.height = own->height, .width = own->width})}};
   Tensor image = processor.preprocess(inputs, {.height = s.height, .width = s.width});
   s.height = s.width = std::nullopt;  // the picture's are the result's
   return {{"image", image}};

@@ -29,7 +29,7 @@ static Tensors read_inpaint_inputs(const GenerationSettings& s) {
 static std::map<std::string, Tensor> prepare_inpaint_inputs(GenerationSettings& s,
                                                             const diffusion::DiffusionPipeline& pipeline,
                                                             const Tensors& inputs) {
-  diffusion::ImageProcessorOptions o{.vae_scale_factor = pipeline.vae_scale_factor()};
+  diffusion::ImageProcessorOptions o{.vae_scale_factor = pipeline.side_multiple()};
   diffusion::PreprocessOptions size{.height = s.height, .width = s.width};
   Tensor image = diffusion::VaeImageProcessor(o).preprocess(Tensors{inputs[0]}, size);
   o.do_normalize = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/cli/controlnets.h"
 #include "apps/cli/files.h"
 #include "apps/cli/memory_profile.h"
 #include "apps/cli/model_names.h"
@@ -11,6 +12,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/replace_vae.h"
 #include "scaffolding/diffusion/pipelines/textual_inversion.h"
+#include "scaffolding/diffusion/pipelines/usual_guidance.h"
 #include "scaffolding/io/hub/hub.h"
 #include "scaffolding/io/hub/hub_cache.h"
 #include "scaffolding/io/hub/shipped_models.h"
@@ -84,7 +86,10 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   auto task = std::find_if(tasks.begin(), tasks.end(), can);
   const auto& entry =
       diffusion::pipeline_for(std::string(command), pipeline->name(), task == tasks.end() ? *tasks.begin() : *task);
-  if (entry.name != pipeline->name()) {
+  if (!s.controlnets.empty()) {
+    const auto networks = load_controlnets(s, dtype, half);
+    pipeline = diffusion::controlled_pipeline("--controlnet", *pipeline, entry.its_task, networks);
+  } else if (entry.name != pipeline->name()) {
     std::shared_ptr<diffusion::DiffusionPipeline> made = entry.make();
     diffusion::share_components(*pipeline, *made);
     pipeline = made;
@@ -92,12 +97,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   for (auto& embedding : embeddings) diffusion::load_textual_inversion(*pipeline, embedding);
   if (device != Device() && !is_planned(s)) pipeline->to({.device = device});
   if (!s.loras.used.empty()) diffusion::use_loras(*pipeline, sources_of(s.loras.used));
-  if (!s.guidance) {
-    const auto options = pipeline->make_options();
-    const bool clips = makes_clips(entry.its_task);
-    const double usual = clips && options.find("guidance_scale") ? options.at<double>("guidance_scale") : kGuidance;
-    s.guidance = pipeline->advised_guidance_scale.value_or(usual);
-  }
+  if (!s.guidance) s.guidance = diffusion::usual_guidance(*pipeline);
   auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
   if (!s.sampler.empty() || !s.scheduler_options.empty())

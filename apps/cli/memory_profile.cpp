@@ -28,7 +28,9 @@ void carry_out_plan(const char* command, const GenerationSettings& s, diffusion:
   const diffusion::AnyOptions shape =
       diffusion::options_for_shape(pipeline, {largest.height, largest.width, {}, batch});
   for (auto& field : call.fields())
-    if (field.role != diffusion::OptionRole::Plain)
+    if (field.role == diffusion::OptionRole::Control)
+      *std::get<Tensors*>(field.place) = *std::get<Tensors*>(shape.find(field.name)->place);
+    else if (field.role != diffusion::OptionRole::Plain)
       *std::get<Tensor*>(field.place) = *std::get<Tensor*>(shape.find(field.name)->place);
   const diffusion::MemoryPlan plan = diffusion::plan_memory(pipeline, call, request, gpu);
   if (!s.quiet && !s.json) std::cerr << plan.str();

@@ -116,6 +116,8 @@ void add_serve(CLI::App& program) {
       ->allow_extra_args(false);
   c->add_option("--model", s.shelf.default_model, "The name of the one that requests without a model get");
   c->add_option("--lora-dir", s.shelf.lora_folders, "A folder of LoRAs; may be given again")->allow_extra_args(false);
+  c->add_option("--controlnet-dir", s.shelf.controlnet_folders, "A folder of ControlNets; may be given again")
+      ->allow_extra_args(false);
   c->add_option("--runs", s.runs, "A folder of a training run, or with some in it, for the page; may be given again")
       ->allow_extra_args(false);
   c->add_option("--dtype", o->dtype, "float32, bfloat16 or float16")->capture_default_str();

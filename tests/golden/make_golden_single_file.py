@@ -4,8 +4,9 @@
 
 The argument is what `python -c "import json, scaffolding as sf; print(json.dumps(sf._core._single_file_kinds()))"`
 prints: the configs of each kind. The names in an LDM checkpoint are generated here as CompVis' modules nest
-(ldm/modules/diffusionmodules/openaimodel.py and model.py), and OpenCLIP's (open_clip/transformer.py). diffusers' own
-converters turn them into diffusers' names, which must be exactly those of the model that the config makes.
+(ldm/modules/diffusionmodules/openaimodel.py and model.py), OpenCLIP's (open_clip/transformer.py) and Stability AI's
+(its repository sd3-ref). diffusers' own converters turn them into diffusers' names, which must be exactly those of the
+model that the config makes.
 
 For every kind at full size: "name source shape" of each tensor, source being the LDM tensor it came from. For every
 kind in miniature: the CRC-32 of each converted tensor's bytes, the LDM tensors being filled by `fill`.
@@ -149,7 +150,36 @@ def ldm_vae(config):
         if level > 0:
             out |= with_bias(f"decoder.up.{level}.upsample.conv", c, c, 3, 3)
     out |= with_bias("decoder.norm_out", c) | with_bias("decoder.conv_out", config["out_channels"], c, 3, 3)
-    return out | with_bias("quant_conv", 2 * z, 2 * z, 1, 1) | with_bias("post_quant_conv", z, z, 1, 1)
+    if config.get("use_quant_conv", True):
+        out |= with_bias("quant_conv", 2 * z, 2 * z, 1, 1)
+    return out | (with_bias("post_quant_conv", z, z, 1, 1) if config.get("use_post_quant_conv", True) else {})
+
+
+def mmdit(config):
+    c, head = config["num_attention_heads"] * config["attention_head_dim"], config["attention_head_dim"]
+    patch, last = config["patch_size"], config["num_layers"] - 1
+
+    def attention(name, projects=True):
+        out = with_bias(name + ".qkv", 3 * c, c) | (with_bias(name + ".proj", c, c) if projects else {})
+        return out | ({f"{name}.ln_{x}.weight": [head] for x in "qk"} if config.get("qk_norm") else {})
+
+    out = {"pos_embed": [1, config["pos_embed_max_size"] ** 2, c]}
+    out |= with_bias("x_embedder.proj", c, config["in_channels"], patch, patch)
+    for name, width in (("t_embedder", 256), ("y_embedder", config["pooled_projection_dim"])):
+        out |= with_bias(name + ".mlp.0", c, width) | with_bias(name + ".mlp.2", c, c)
+    out |= with_bias("context_embedder", c, config["joint_attention_dim"])
+    for i in range(last + 1):
+        dual = i in config.get("dual_attention_layers", ())
+        for part in ("x_block", "context_block"):
+            name, ends = f"joint_blocks.{i}.{part}", part == "context_block" and i == last
+            out |= attention(name + ".attn", not ends)
+            out |= attention(name + ".attn2") if dual and part == "x_block" else {}
+            shifts = 2 if ends else 9 if dual and part == "x_block" else 6
+            out |= with_bias(name + ".adaLN_modulation.1", shifts * c, c)
+            if not ends:
+                out |= with_bias(name + ".mlp.fc1", 4 * c, c) | with_bias(name + ".mlp.fc2", c, 4 * c)
+    out |= with_bias("final_layer.adaLN_modulation.1", 2 * c, c)
+    return out | with_bias("final_layer.linear", patch * patch * config["out_channels"], c)
 
 
 def open_clip(config, layers):
@@ -179,6 +209,13 @@ def transformers_clip(config):
     return {"text_model.embeddings.position_ids": [1, config["max_position_embeddings"]], **names}
 
 
+def t5_model(config):
+    with torch.device("meta"):
+        return transformers.T5EncoderModel(
+            transformers.T5Config(**{k: v for k, v in config.items() if k != "architectures"})
+        )
+
+
 def clip_model(name, config):
     with torch.device("meta"):
         return getattr(transformers, name)(
@@ -190,7 +227,28 @@ def prefixed(prefix, tensors):
     return {prefix + name: shape for name, shape in tensors.items()}
 
 
+def sd3_checkpoint(parts):
+    """CLIP-L is there without its projection, which is an identity."""
+    out = prefixed("model.diffusion_model.", mmdit(parts["transformer"])) | prefixed(
+        "first_stage_model.", ldm_vae(parts["vae"])
+    )
+    clip_l = transformers_clip(parts["text_encoder"])
+    clip_l.pop("text_model.embeddings.position_ids")
+    clip_g = clip_model("CLIPTextModelWithProjection", parts["text_encoder_2"]).state_dict()
+    t5 = t5_model(parts["text_encoder_3"]).named_parameters()
+    out |= prefixed("text_encoders.clip_l.transformer.", clip_l) | {"text_encoders.clip_l.logit_scale": []}
+    out |= prefixed("text_encoders.clip_g.transformer.", {k: list(v.shape) for k, v in clip_g.items()})
+    return out | prefixed("text_encoders.t5xxl.transformer.", {k: list(v.shape) for k, v in t5})
+
+
 def checkpoint(kind, parts):
+    return (sd3_checkpoint(parts) if kind.startswith("sd3") else ldm_checkpoint(kind, parts)) | {
+        "betas": [1000],
+        "model_ema.decay": [],
+    }
+
+
+def ldm_checkpoint(kind, parts):
     out = prefixed("model.diffusion_model.", ldm_unet(parts["unet"])) | prefixed(
         "first_stage_model.", ldm_vae(parts["vae"])
     )
@@ -208,7 +266,7 @@ def checkpoint(kind, parts):
             "conditioner.embedders.0.transformer." if xl else "cond_stage_model.transformer.",
             transformers_clip(parts["text_encoder"]),
         )
-    return out | {"betas": [1000], "model_ema.decay": []}
+    return out
 
 
 # ---- diffusers' side
@@ -221,6 +279,16 @@ def converted(kind, part, config, tensors):
         )
     if part == "vae":
         return ldm.convert_ldm_vae_checkpoint(tensors, config)
+    if part == "transformer":
+        return ldm.convert_sd3_transformer_checkpoint_to_diffusers(tensors)
+    if part == "text_encoder_3":
+        return ldm.convert_sd3_t5_checkpoint_to_diffusers(tensors)
+    if kind.startswith("sd3") and part == "text_encoder_2":
+        return ldm.convert_ldm_clip_checkpoint(tensors, "text_encoders.clip_g.transformer.")
+    if kind.startswith("sd3") and part == "text_encoder":  # as create_diffusers_clip_model_from_ldm does
+        out = ldm.convert_ldm_clip_checkpoint(tensors, "text_encoders.clip_l.transformer.")
+        size, like = config["hidden_size"], next(iter(out.values()))
+        return out | {"text_projection.weight": torch.eye(size, device=like.device)}
     if part == "text_encoder" and not kind.endswith("v2"):
         out = ldm.convert_ldm_clip_checkpoint(tensors)
         return {k: v for k, v in out.items() if not k.endswith("position_ids")}
@@ -232,6 +300,8 @@ def converted(kind, part, config, tensors):
 
 
 def expected(part, class_name, config):
+    if class_name == "T5EncoderModel":
+        return {k: list(v.shape) for k, v in t5_model(config).named_parameters()}
     if part.startswith("text"):
         state = clip_model(class_name, config).state_dict()
         return {
@@ -272,6 +342,17 @@ CLIP = {
     "vocab_size": 20,
     "max_position_embeddings": 7,
 }
+T5 = {"d_model": 8, "d_ff": 12, "d_kv": 4, "num_heads": 2, "num_layers": 2, "vocab_size": 20}
+MMDIT = {
+    "num_attention_heads": 2,
+    "attention_head_dim": 4,
+    "caption_projection_dim": 8,
+    "joint_attention_dim": 8,
+    "pooled_projection_dim": 14,
+    "num_layers": 3,
+    "pos_embed_max_size": 5,
+    "sample_size": 8,
+}
 
 
 def miniature(parts):
@@ -281,6 +362,11 @@ def miniature(parts):
             out[part] = config | (UNET_XL if config.get("addition_embed_type") else UNET) | {"attention_head_dim": 8}
         elif part == "vae":
             out[part] = config | VAE
+        elif part == "transformer":
+            dual = {"dual_attention_layers": [0, 1]} if "dual_attention_layers" in config else {}
+            out[part] = config | MMDIT | dual
+        elif part == "text_encoder_3":
+            out[part] = config | T5
         elif part.startswith("text"):
             # 23: diffusers knows the last one of 24 by its name
             layers = 23 if config["num_hidden_layers"] == 23 else 2
@@ -315,7 +401,7 @@ def main():
         for part, (_, class_name, config) in parts.items():
             new = converted(kind, part, config, dict(tensors))
             want = expected(part, class_name, config)
-            if part == "text_encoder":
+            if class_name == "CLIPTextModel":
                 new.pop("text_projection.weight", None)
             assert {k: list(v.shape) for k, v in new.items()} == want, (kind, part, set(new) ^ set(want))
             # Slices and transposed ones are new tensors: where they came from shows in miniature.

@@ -53,9 +53,12 @@ def call_of(name):
         call["strength"] = 1.0
     keywords = arguments_of(call, lambda kind, array: sf.tensor(array) if kind == "tensor" else array)
     fields = dict(call)
-    for picture in ("image", "mask_image"):
-        if picture in keywords:
-            fields[picture] = png_of(keywords[picture])
+    for field, role in PIPELINES[name]["roles"].items():
+        if role == "control":
+            fields.pop(field)
+            fields["controlnet"] = [{"image": png_of(keywords[field])}]
+        elif field in keywords:
+            fields[field] = png_of(keywords[field])
     if "trajectories" in fields:
         fields["trajectory"] = fields.pop("trajectories")
     return keywords, {**fields, "model": folder_name(name), "seed": SEED}

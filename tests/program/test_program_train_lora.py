@@ -13,7 +13,9 @@ from golden_pipelines import CASES, one_thread, pipeline_of  # noqa: F401 (a fix
 import scaffolding as sf
 
 ENTRIES = sf._core._pipelines.entries()
-PIPELINES = [name for name, entry in ENTRIES.items() if entry["task"] == "text-to-image"]
+OF_PROMPTS = [n for n, e in ENTRIES.items() if e["task"] == "text-to-image"]
+CONTROLLED = [n for n in OF_PROMPTS if "controlnet" in ENTRIES[n]["components"].values()]
+PIPELINES = [n for n in OF_PROMPTS if n not in CONTROLLED]
 FILE, ROOT = "pytorch_lora_weights.safetensors", pathlib.Path(__file__).parents[2]
 
 
@@ -116,6 +118,15 @@ def test_of_every_pipeline_of_prompts(name, train, program, tmp_path):
     loaded = sf.diffusion.DiffusionPipeline.from_pretrained(folder)
     loaded.load_lora_weights(run / FILE)
     assert list(loaded.get_list_adapters()) in (["unet"], ["transformer"])
+
+
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_networks_beside_a_controlnet_are_named(name, train, tmp_path):
+    """The pipeline without it learns what it needs."""
+    case = next(c for c in CASES.values() if c["pipeline"] == name)
+    pipeline_of(case, case["family"]).save_pretrained(tmp_path / "pipeline")
+    done = train("--steps", 1, "--resolution", 64, model=tmp_path / "pipeline", ok=False)
+    refused(done, f"{name}: needs a picture for its ControlNet")
 
 
 def test_a_broken_picture_is_left_out(train, pictures, tmp_path, program, model):

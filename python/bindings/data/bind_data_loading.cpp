@@ -179,6 +179,7 @@ void bind_images(nb::module_& d) {
     io::save_animation(path, frames, {fps, loop, std::move(durations), quality, lossless, dither});
   });
   d.def("can_write_animation", [](const std::string& path) { return io::can_write(io::animation_format(path)); });
+  d.def("canny", [](const Tensor& picture, double low, double high) { return canny(picture, low, high); });
   d.def("convert_image", [](const Tensor& image, const std::string& mode) {
     return io::planar_image(io::convert_image(image, io::image_mode(mode)));
   });

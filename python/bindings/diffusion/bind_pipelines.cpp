@@ -43,6 +43,11 @@ std::vector<int64_t> integers(const NamedArguments& a, const char* name) {
   return out;
 }
 
+std::vector<double> one_or_several(const NamedArguments& a, const char* name) {
+  if (Scalar s; to_scalar(a.get(name).ptr(), s)) return {s.to_double()};
+  return a.numbers(name).value();
+}
+
 template <class... F> struct Overloaded : F... { using F::operator()...; };
 template <class... F> Overloaded(F...) -> Overloaded<F...>;
 
@@ -58,7 +63,9 @@ void read(const NamedArguments& a, const OptionFields& fields) {
             [&](std::optional<double>* v) { *v = a.number(name, 0); },
             [&](std::vector<std::string>* v) { *v = a.texts(name); },
             [&](std::optional<std::vector<double>>* v) { *v = a.numbers(name); },
-            [&](std::vector<int64_t>* v) { *v = integers(a, name); }, [&](Tensor* v) { *v = a.tensor(name); },
+            [&](std::vector<double>* v) { *v = one_or_several(a, name); },
+            [&](std::vector<int64_t>* v) { *v = integers(a, name); },
+            [&](Tensors* v) { *v = nb::cast<Tensors>(a.get(name)); }, [&](Tensor* v) { *v = a.tensor(name); },
             [&](Generators* v) { *v = a.generators(name); }, [&](PixelPair* v) { *v = pixels(a, name); },
             [&](std::optional<PixelPair>* v) { *v = pixels(a, name); },
             [&](const ChoiceField& v) { v.set(v.place, a.texts(name).at(0)); }, [](auto*) {}},  // callbacks: StepEnd
@@ -71,6 +78,7 @@ nb::object default_of(const OptionField& field) {
   return std::visit(Overloaded{[](bool* v) -> nb::object { return nb::bool_(*v); },
                                [](int64_t* v) -> nb::object { return nb::int_(*v); },
                                [](double* v) -> nb::object { return nb::float_(*v); },
+                               [](std::vector<double>* v) -> nb::object { return nb::float_(v->at(0)); },
                                [](PixelPair* v) -> nb::object { return nb::make_tuple((*v)[0], (*v)[1]); },
                                [](const ChoiceField& v) -> nb::object { return nb::str(v.get(v.place).c_str()); },
                                [](std::vector<std::string>* v) -> nb::object {
@@ -94,7 +102,7 @@ class StepEnd {
     if (PyErr_CheckSignals() != 0) throw_python_error();
     if (callback_) call(state);
     state.interrupt = nb::cast<bool>(nb::bool_(pipe_.get().attr("_interrupt")));
-    state.guidance.scale = nb::cast<double>(pipe_.get().attr("_guidance_scale"));
+    if (!state.guidance.fixed) state.guidance.scale = nb::cast<double>(pipe_.get().attr("_guidance_scale"));
     state.guidance.rescale = nb::cast<double>(pipe_.get().attr("_guidance_rescale"));
   }
 
@@ -204,8 +212,8 @@ nb::tuple encode_prompt(const std::string& class_name, nb::dict parts, nb::dict 
   return nb::tuple(out);
 }
 
-const char* kind_of_slot(const ComponentSlot& slot) {
-  if (slot.as<Ref<Denoiser>>()) return "denoiser";
+const char* kind_of_slot(const ComponentSlot& slot, bool first_denoiser) {
+  if (slot.as<Ref<Denoiser>>()) return first_denoiser ? "denoiser" : "controlnet";
   if (slot.as<Ref<Autoencoder>>()) return "autoencoder";
   if (slot.as<Ref<TextEncoder>>()) return "text_encoder";
   if (slot.as<Ref<Scheduler>>()) return "scheduler";
@@ -217,12 +225,17 @@ nb::dict entry_of(const PipelineEntry& entry) {
   auto made = entry.make();
   const AnyOptions options = made->make_options();
   nb::dict out, components, fields, all, roles;
-  for (auto& slot : made->components()) components[slot.name.c_str()] = kind_of_slot(slot);
+  bool first_denoiser = true;
+  for (auto& slot : made->components()) {
+    components[slot.name.c_str()] = kind_of_slot(slot, first_denoiser);
+    first_denoiser = first_denoiser && !slot.as<Ref<Denoiser>>();
+  }
   const io::Object defaults = io::write_fields(made->fields());
   for (auto& f : options.fields()) {
     if (std::find(entry.arguments.begin(), entry.arguments.end(), f.name) != entry.arguments.end())
       all[f.name] = default_of(f);
-    if (f.role != OptionRole::Plain) roles[f.name] = f.role == OptionRole::Picture ? "picture" : "mask";
+    constexpr const char* kRoles[] = {"", "picture", "mask", "control"};
+    if (f.role != OptionRole::Plain) roles[f.name] = kRoles[size_t(f.role)];
   }
   nb::list call, texts, docs, required;
   for (auto& name : entry.arguments) call.append(name);
@@ -366,6 +379,13 @@ void bind_pipelines(nb::module_& core) {
   m.def("check_components", [](const std::string& class_name, nb::dict parts) { pipeline_of(class_name, parts); });
   m.def("vae_scale_factor", [](const std::string& class_name, nb::dict parts) {
     return pipeline_of(class_name, parts)->vae_scale_factor();
+  });
+  m.def("side_multiple",
+        [](const std::string& class_name, nb::dict parts) { return pipeline_of(class_name, parts)->side_multiple(); });
+  m.def("kontext_size", [](int64_t height, int64_t width) {  // pixels
+    SF_CHECK(height > 0 && width > 0, "kontext_size: sides must be above 0, got ", height, " and ", width);
+    auto size = FluxKontextPipeline::trained_size(height, width);
+    return nb::make_tuple(size.height, size.width);
   });
   m.def("default_size", [](const std::string& class_name, nb::dict parts) {  // (height, width) in pixels
     auto size = pipeline_of(class_name, parts)->size();

@@ -88,19 +88,42 @@ class PythonDenoiser final : public PythonPart<Denoiser> {
   using PythonPart::PythonPart;
   Tensor predict(const DenoiserCall& call) override {
     nb::gil_scoped_acquire gil;
+    return tensor_in(called(call), {"sample"}, "denoiser");
+  }
+  Tensors outputs(const DenoiserCall& call) override {
+    nb::gil_scoped_acquire gil;
+    Tensors out;
+    add_tensors(called(call), out);
+    return out;
+  }
+
+ private:
+  nb::object called(const DenoiserCall& call) {
     nb::list positional;
     nb::dict keywords;
     for (auto& a : call) {
       if (!a.tensor) continue;
       const size_t dot = a.name.find('.');
+      const std::optional<ListEntry> entry = list_entry(a.name);
       if (a.name.empty()) positional.append(a.tensor);
+      else if (entry) list_in(keywords, entry->list).append(a.tensor);
       else if (dot == a.name.npos) keywords[a.name.c_str()] = a.tensor;
       else dict_in(keywords, a.name.substr(0, dot))[a.name.substr(dot + 1).c_str()] = a.tensor;
     }
-    return tensor_in(get()(*positional, **keywords), {"sample"}, "denoiser");
+    return get()(*positional, **keywords);
   }
-
- private:
+  // The tensors of what a network returned, in their order: of tuples, lists and outputs by name.
+  static void add_tensors(nb::handle o, Tensors& out) {
+    if (is_tensor(o.ptr())) return out.push_back(tensor_of(o.ptr()));
+    nb::object parts = nb::hasattr(o, "to_tuple") ? o.attr("to_tuple")() : nb::borrow(o);
+    if (!PyTuple_Check(parts.ptr()) && !PyList_Check(parts.ptr()))
+      wrong_argument("denoiser", "the output", "tensors", parts.ptr());
+    for (nb::handle part : parts) add_tensors(part, out);
+  }
+  static nb::list list_in(nb::dict& all, const std::string& name) {
+    if (!all.contains(name.c_str())) all[name.c_str()] = nb::list();
+    return nb::cast<nb::list>(all[name.c_str()]);
+  }
   static nb::dict dict_in(nb::dict& all, const std::string& name) {
     if (!all.contains(name.c_str())) all[name.c_str()] = nb::dict();
     return nb::cast<nb::dict>(all[name.c_str()]);
@@ -112,10 +135,14 @@ class PythonAutoencoder final : public PythonPart<Autoencoder> {
   using PythonPart::PythonPart;
   Tensor encode(const Tensor& images, const Generator& generator) override {
     nb::gil_scoped_acquire gil;
-    nb::object out = get().attr("encode")(images);
-    if (PyTuple_Check(out.ptr()) && PyTuple_GET_SIZE(out.ptr()) > 0) out = nb::borrow(PyTuple_GET_ITEM(out.ptr(), 0));
-    nb::object g = generator ? wrap_generator(generator) : nb::none();
+    const nb::object out = encoded(images), g = generator ? wrap_generator(generator) : nb::none();
     if (nb::hasattr(out, "latent_dist")) return nb::cast<Tensor>(out.attr("latent_dist").attr("sample")(g));
+    return tensor_in(out, {"latents"}, "vae.encode");
+  }
+  Tensor encode_mode(const Tensor& images) override {
+    nb::gil_scoped_acquire gil;
+    const nb::object out = encoded(images);
+    if (nb::hasattr(out, "latent_dist")) return nb::cast<Tensor>(out.attr("latent_dist").attr("mode")());
     return tensor_in(out, {"latents"}, "vae.encode");
   }
   Tensor decode(const Tensor& latents) override {
@@ -151,6 +178,11 @@ class PythonAutoencoder final : public PythonPart<Autoencoder> {
   }
 
  private:
+  nb::object encoded(const Tensor& images) {
+    nb::object out = get().attr("encode")(images);
+    const bool several = PyTuple_Check(out.ptr()) && PyTuple_GET_SIZE(out.ptr()) > 0;
+    return several ? nb::borrow(PyTuple_GET_ITEM(out.ptr(), 0)) : out;
+  }
   std::optional<DType> widened_;
 };
 
@@ -165,8 +197,9 @@ class PythonTextEncoder final : public PythonPart<TextEncoder> {
     nb::object out = get()(ids, **keywords);
     Output result;
     result.last_hidden_state = tensor_in(out, {"last_hidden_state"}, "text_encoder");
-    if (nb::object t = nb::getattr(out, "text_embeds", nb::none()); is_tensor(t.ptr()))
-      result.text_embeds = tensor_of(t.ptr());
+    for (auto [name, tensor] :
+         {std::pair{"text_embeds", &result.text_embeds}, {"pooler_output", &result.pooler_output}})
+      if (nb::object t = nb::getattr(out, name, nb::none()); is_tensor(t.ptr())) *tensor = tensor_of(t.ptr());
     if (nb::object h = nb::getattr(out, "hidden_states", nb::none()); !h.is_none())
       result.hidden_states = nb::cast<Tensors>(h);
     return result;
@@ -321,6 +354,8 @@ Scheduler* native_scheduler(nb::handle o) {
 std::unique_ptr<DiffusionPipeline> pipeline_of(const std::string& class_name, nb::dict parts) {
   const PipelineEntry& entry = pipeline_entry(class_name);
   auto pipeline = entry.make();
+  for (auto [key, value] : parts)
+    if (is_module(value.ptr())) pipeline->add_slot(nb::cast<std::string>(key));
   for (auto& slot : pipeline->components()) {
     if (!parts.contains(slot.name.c_str()) || parts[slot.name.c_str()].is_none()) continue;
     nb::object o = parts[slot.name.c_str()];

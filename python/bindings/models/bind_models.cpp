@@ -12,6 +12,7 @@
 #include "python/bindings/models/bind_lora.h"
 #include "python/bindings/models/model_of.h"
 #include "scaffolding/core/default_device.h"
+#include "scaffolding/models/controlnets/controlnet.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/names/name_rules.h"
 #include "scaffolding/models/parts/embeddings.h"
@@ -58,8 +59,10 @@ void load(nb::handle self, const std::string& class_name, const std::string& fol
 }
 
 void load_alone(nb::handle self, const std::string& class_name, const std::string& path, nb::dict config,
-                nb::handle dtype, nb::handle device) {
+                nb::handle dtype, nb::handle device, bool keep_blocks, std::shared_ptr<nn::QuantizeConfig> quantize) {
   models::LoadModelOptions options;
+  options.keep_blocks = keep_blocks;
+  options.quantize = std::move(quantize);
   options.dtype = optional_dtype(dtype);
   if (!device.is_none() && !to_device(device.ptr(), options.device))
     wrong_argument("from_single_file", "device", "a device", device.ptr());
@@ -108,9 +111,15 @@ void bind_models(nb::module_& core) {
         nb::arg("variant"), nb::arg("dtype").none(), nb::arg("use_safetensors").none(), nb::arg("device").none(),
         nb::arg("config").none(), nb::arg("overrides"), nb::arg("quantize").none() = nb::none());
   m.def("load_alone", &load_alone, nb::arg("self"), nb::arg("class_name"), nb::arg("path"), nb::arg("config"),
-        nb::arg("dtype").none(), nb::arg("device").none());
+        nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("keep_blocks") = false,
+        nb::arg("quantize").none() = nb::none());
   m.def("layouts", &models::layouts_of);
   m.def("tells_config", [](const std::string& class_name) { return bool(entry_of(class_name).config_of_weights); });
+  m.def("config_of_shapes", [](const std::string& class_name, nb::dict shapes) {
+    std::vector<io::CheckpointEntry> entries;
+    for (auto [name, shape] : shapes) entries.push_back({nb::cast<std::string>(name), "F32", nb::cast<Shape>(shape)});
+    return to_python(entry_of(class_name).config_of_weights(entries));
+  });
   m.def("upscaler_class", &upscaler_class);
   m.def(
       "upscale_tensor",
@@ -156,6 +165,11 @@ void bind_models(nb::module_& core) {
     models::set_free_u(module_of(self, "model"), models::FreeU{s1, s2, b1, b2});
   });
   m.def("unset_free_u", [](nb::handle self) { models::set_free_u(module_of(self, "model"), {}); });
+  m.def("controlnet_config", [](nb::handle unet) {
+    auto* model = dynamic_cast<models::UNet2DConditionModel*>(&module_of(unet, "unet"));
+    if (!model) wrong_argument("ControlNetModel.from_unet", "unet", "a UNet2DConditionModel", unet.ptr());
+    return to_python(io::write_fields(models::ControlNetModel::config_beside(model->options).fields()));
+  });
   m.def("timestep_embedding", [](const Tensor& timesteps, int64_t embedding_dim, bool flip_sin_to_cos,
                                  double downscale_freq_shift, double scale, int64_t max_period) {
     return models::timestep_embedding(timesteps, embedding_dim,

@@ -37,13 +37,13 @@ void bind_single_file(nb::module_& m) {
       .def(
           "__init__",
           [](SingleFile* self, const std::string& path, nb::dict configs, const std::string& prediction_type,
-             const std::vector<std::string>& parts, bool extract_ema) {
-            SingleFileOptions options{configs_of(configs), prediction_type, parts, extract_ema};
+             const std::vector<std::string>& parts, bool extract_ema, const std::string& class_name) {
+            SingleFileOptions options{configs_of(configs), prediction_type, parts, extract_ema, class_name};
             nb::gil_scoped_release released;
             new (self) SingleFile(path, options);
           },
           nb::arg("path"), nb::arg("configs") = nb::dict(), nb::arg("prediction_type") = "",
-          nb::arg("parts") = std::vector<std::string>(), nb::arg("extract_ema") = false)
+          nb::arg("parts") = std::vector<std::string>(), nb::arg("extract_ema") = false, nb::arg("class_name") = "")
       .def_prop_ro("kind", [](const SingleFile& f) { return f.kind().name; })
       .def("model_index", [](const SingleFile& f) { return to_python(f.model_index()); })
       .def("parts",

@@ -20,12 +20,13 @@ void bind_quantize(nb::module_& m) {
       if (f.blocks) names.emplace_back(f.name);
     return names;
   });
-  // The format of a layer's weight by its name, after the rules that all models have; "" where it stays wide.
-  m.def("_quantized_format", [](const std::string& name, const std::string& format,
+  // The format of a layer's weight by its name and how many numbers it has, after the rules that all models have; ""
+  // where it stays wide.
+  m.def("_quantized_format", [](const std::string& name, int64_t numbers, const std::string& format,
                                 const std::vector<std::pair<std::string, std::string>>& own) {
     std::vector<nn::QuantizeRule> rules = nn::wide_by_default();
     for (auto& [pattern, f] : own) rules.push_back({pattern, f.empty() ? f : nn::known_quantized_format("rules", f)});
-    return nn::quantized_format(name, format, rules);
+    return nn::quantized_format(name, numbers, format, rules);
   });
   // What from_pretrained quantises to. defaults: the rules that all models have come before the own ones.
   nb::class_<nn::QuantizeConfig>(m, "_QuantizeConfig")

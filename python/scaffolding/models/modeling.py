@@ -281,9 +281,9 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         local_files_only=False,
         **kwargs,
     ):
-        """The model out of a Stable Diffusion checkpoint in one file (.safetensors or .ckpt of 1.x, 2.x, XL), or out of
-        the file in which another program keeps it alone (CogVideoX' and Tora's transformers as they were trained,
-        ESRGAN's and Real-ESRGAN's networks), in eval mode.
+        """The model out of a Stable Diffusion checkpoint in one file (.safetensors, .ckpt or .gguf of 1.x, 2.x, XL, 3
+        and 3.5), or out of the file in which another program keeps it alone (FLUX's, Z-Image's, CogVideoX' and Tora's
+        transformers as they were trained, .gguf files of such, ESRGAN's and Real-ESRGAN's networks), in eval mode.
 
         The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision,
         cache_dir, force_download, token and local_files_only are for that. config: a dict, or a folder with
@@ -320,15 +320,11 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         )
         model = cls.__new__(cls)
         if not places:
-            if keep_blocks or quantize is not None:
-                raise NotImplementedError(
-                    f"{cls.__name__}.from_single_file: quantization_config is for checkpoints with the parts of a "
-                    "pipeline; load without it, then nn.quantize_"
-                )
-            _models.load_alone(model, cls._class_name, path, {**(config or {}), **kwargs}, torch_dtype, device)
+            fields = {**(config or {}), **kwargs}
+            _models.load_alone(model, cls._class_name, path, fields, torch_dtype, device, keep_blocks, quantize)
             return model
         configs = {} if config is None else {place: {**config, **kwargs} for place in places}
-        file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
+        file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema, class_name=cls._class_name)
         place = next(place for place in places if place in file.parts())
         file.load(model, place, torch_dtype, device, kwargs, keep_blocks, quantize)
         return model

@@ -52,6 +52,12 @@ AutoencoderTinyOutput = output("AutoencoderTinyOutput", "latents", doc="latents:
 DecoderOutput = output("DecoderOutput", "sample", "commit_loss", doc="sample: the decoded pictures [B, C, H, W].")
 UNet2DOutput = output("UNet2DOutput", "sample", doc="sample: the prediction [B, out_channels, H, W].")
 UNet2DConditionOutput = output("UNet2DConditionOutput", "sample", doc="sample: the prediction [B, out_channels, H, W].")
+ControlNetOutput = output(
+    "ControlNetOutput",
+    "down_block_res_samples",
+    "mid_block_res_sample",
+    doc="down_block_res_samples: what is added to each of the UNet's skips; mid_block_res_sample: to its middle.",
+)
 Transformer2DModelOutput = output("Transformer2DModelOutput", "sample", doc="sample: [B, in_channels, H, W].")
 BaseModelOutput = output(
     "BaseModelOutput",

@@ -8,7 +8,10 @@ class TokenTableMixin:
 
     def get_input_embeddings(self):
         """The table: an nn.Embedding whose weight is [vocab_size, hidden_size]."""
-        return self.shared if hasattr(self, "shared") else self.text_model.embeddings.token_embedding
+        for name in ("shared", "embed_tokens"):
+            if hasattr(self, name):
+                return getattr(self, name)
+        return self.text_model.embeddings.token_embedding
 
     def resize_token_embeddings(self, new_num_tokens=None):
         """Rows are added or left out at the end until there are new_num_tokens, which is the config's vocab_size then.

@@ -86,7 +86,7 @@ def _as_int8(name, module):
         type(module) is _core._layer_Conv2d
         and module.groups == 1
         and module.padding_mode == "zeros"
-        and bool(_core._quantized_format(name, "int8", []))
+        and bool(_core._quantized_format(name, module.weight.numel(), "int8", []))
     )
 
 
@@ -129,7 +129,7 @@ def _in_blocks(model, format, filter_fn, rules, convolutions, dynamic):
             continue
         if not name or users[id(module.weight)] != 1 or (filter_fn is not None and not filter_fn(module, name)):
             continue
-        wanted = _core._quantized_format(name, format, own)
+        wanted = _core._quantized_format(name, module.weight.numel(), format, own)
         row = module.in_features if kind is _core._layer_Linear else module.weight.numel()
         fit = _core._fitting_gguf_blocks(wanted, row) if wanted else None
         if fit is not None:

@@ -1,10 +1,13 @@
 #include "scaffolding/server/apis/context.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/controlnet/controlled_pipeline.h"
 #include "scaffolding/io/base64.h"
+#include "scaffolding/io/json.h"
 #include "scaffolding/server/http/url.h"
 #include "scaffolding/server/jobs/clip_files.h"
 
@@ -27,6 +30,51 @@ std::string bytes_of_text(const std::string& field, std::string_view text) {
   return std::move(*bytes);
 }
 
+void take_controlnets(const json& list, const ControlNames& names, NewJob& job) {
+  constexpr size_t kMost = 8;
+  SF_CHECK(list.is_array() && list.size() <= kMost, "controlnet: must be a list of at most ", kMost,
+           " objects, one for each ControlNet");
+  auto text = [](const json& net, const std::vector<const char*>& keys) {
+    for (auto* key : keys)
+      if (auto at = net.find(key); at != net.end() && at->is_string()) return at->get<std::string>();
+    return std::string();
+  };
+  auto given_in = [](const json& net, const char* key) { return net.contains(key) && !net[key].is_null(); };
+  std::string scales, starts, ends;
+  auto number = [&](const json& net, const char* key, double usual, double most, std::string& all) {
+    const auto at = net.find(key);
+    const bool given = given_in(net, key);
+    SF_CHECK(!given || at->is_number(), "controlnet: ", key, " must be a number");
+    const double v = given ? at->get<double>() : usual;
+    SF_CHECK(v >= 0 && v <= most, "controlnet: ", key, " must be from 0 to ", most, ", got ", v);
+    all += (all.empty() ? "" : ",") + io::json_text(json(v));
+  };
+  for (auto& net : list) {
+    SF_CHECK(net.is_object(), "controlnet: each must be an object with a model and an image");
+    ControlRequest r{.model = text(net, {"model"}), .image = {}, .mode = text(net, names.mode)};
+    if (r.model == "None") r.model.clear();
+    SF_CHECK(!r.model.empty() || !names.needs_model, "controlnet: needs a model");
+    SF_CHECK(job.request.controls.empty() || job.request.controls[0].model.empty() == r.model.empty(),
+             "controlnet: needs a model for each, or for none where the model has them inside");
+    if (r.mode.empty() || r.mode == "None") r.mode = "none";
+    const auto& modes = diffusion::control_modes();
+    SF_CHECK(std::find(modes.begin(), modes.end(), r.mode) != modes.end(), "controlnet: ", names.mode[0],
+             " must be none or canny, got '", r.mode.substr(0, 60), "'");
+    job.control_images.push_back(bytes_of_text("controlnet", text(net, names.image)));
+    number(net, names.scale, 1, 10, scales);
+    number(net, names.start, 0, 1, starts);
+    number(net, names.end, 1, 1, ends);
+    job.request.controls.push_back(std::move(r));
+  }
+  // what nobody says is the pipeline's own
+  auto set = [&](const char* key, const char* option, const std::string& all) {
+    if (std::any_of(list.begin(), list.end(), [&](auto& net) { return given_in(net, key); }))
+      job.request.options[option] = all;
+  };
+  set(names.scale, "controlnet_conditioning_scale", scales);
+  set(names.start, "control_guidance_start", starts), set(names.end, "control_guidance_end", ends);
+}
+
 Jobs::Accepted submit(Context& c, const Caller& caller, NewJob job) {
   JobRequest& r = job.request;
   const ShelfModel model = c.jobs.shelf().find(r.model.empty() ? c.jobs.shelf().default_model() : r.model);
@@ -41,6 +89,9 @@ Jobs::Accepted submit(Context& c, const Caller& caller, NewJob job) {
     SF_CHECK(std::strtod(frames->second.c_str(), nullptr) <= double(c.limits.frames), "num_frames: at most ",
              c.limits.frames, " frames, got ", frames->second.substr(0, 40));
   if (!r.vae.empty()) r.vae = c.jobs.shelf().vae_name(r.vae);
+  for (auto& net : r.controls)
+    if (!net.model.empty()) net.model = c.jobs.shelf().controlnet_name(net.model);
+  SF_CHECK(r.controls.empty() || !clips, "controlnet: '", r.model, "' makes clips");
   if (!r.sampler.empty()) r.sampler = c.jobs.samplers().named(r.sampler);
   for (auto& tag : diffusion::take_lora_tags(r.prompt).tags) c.jobs.shelf().lora_path(tag.name);
   for (auto& tag : r.loras) c.jobs.shelf().lora_path(tag.name);
@@ -73,6 +124,14 @@ Jobs::Accepted submit(Context& c, const Caller& caller, NewJob job) {
       r.mask = c.jobs.history().add_input(record.id, "mask", job.mask);
     }
     r.image = c.jobs.history().add_input(record.id, "image", job.image);
+  }
+  for (size_t i = 0; i < r.controls.size(); ++i) {
+    const Tensor seen = picture_of("controlnet", job.control_images.at(i), c.limits.input_pixels);
+    const bool sizes = r.width || !job.image.empty();
+    SF_CHECK(sizes || seen.size(1) * seen.size(2) <= c.limits.pixels, "controlnet: at most ", c.limits.pixels,
+             " pixels, got ", seen.size(2), "x", seen.size(1), "; say a smaller width and height");
+    const std::string what = "control" + std::to_string(i);
+    r.controls[i].image = c.jobs.history().add_input(record.id, what.c_str(), job.control_images[i]);
   }
   record.request = std::move(r);
   return c.jobs.submit(std::move(record));

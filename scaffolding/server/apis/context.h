@@ -31,7 +31,8 @@ struct Context {
 // and pictures become inputs. ApiError and ValueError saying what is wrong.
 struct NewJob {
   JobRequest request;
-  std::string image, mask;  // PNG, JPEG or WebP bytes; "" without
+  std::string image, mask;                  // PNG, JPEG or WebP bytes; "" without
+  std::vector<std::string> control_images;  // of each of the request's ControlNets
   Priority priority = Priority::Normal;
   std::string key;
   bool has_seed = true;  // else it is drawn
@@ -40,6 +41,17 @@ Jobs::Accepted submit(Context& context, const Caller& caller, NewJob job);
 
 // The caller's job of that id, or an admin's view of another's. ApiError 404.
 JobView job_of(Context& context, const Caller& caller, const std::string& id);
+
+// The job's ControlNets, of a list with an object for each: model, image, and what else `names` says they are called.
+// ApiError and ValueError naming the field.
+struct ControlNames {
+  std::vector<const char*> image, mode;  // the first that is there counts
+  const char* scale;
+  const char* start;
+  const char* end;
+  bool needs_model = false;  // else the model may have them inside
+};
+void take_controlnets(const json& list, const ControlNames& names, NewJob& job);
 
 // Base64 or a data URL, as bytes. ValueError naming the field.
 std::string bytes_of_text(const std::string& field, std::string_view text);

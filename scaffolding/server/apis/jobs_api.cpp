@@ -49,6 +49,9 @@ Fields job_fields(const Context& c) {
       field("trajectory", K::Any,
             "where things of a clip go, in its pixels: 'x,y x,y; x,y x,y', or a list of lists of points [x, y]"),
       field("trajectory_points", K::Any, "the same on a canvas of 256 x 256"),
+      field("controlnet", K::Any,
+            "ControlNets beside the model: a list of {model, image, mode: none or canny, weight, guidance_start, "
+            "guidance_end}"),
       field("loras", K::Object, "names and weights: {\"style\": 0.8}"),
       field("priority", K::Text, "how urgent it is").one_of({"low", "normal", "high"}).otherwise("normal"),
   };
@@ -98,8 +101,10 @@ NewJob job_from(const Call& call, const Fields& fields) {
       SF_CHECK(weight.is_number(), "loras: the weight of '", name, "' must be a number");
       r.loras.push_back({name, weight.get<double>(), weight.get<double>()});
     }
+  if (b.contains("controlnet"))
+    take_controlnets(b["controlnet"], {{"image"}, {"mode"}, "weight", "guidance_start", "guidance_end"}, job);
   for (auto& [name, value] : b.items())
-    if (auto* f = fields.find(name); f && f->kind == FieldKind::Any)
+    if (auto* f = fields.find(name); f && f->kind == FieldKind::Any && name != "controlnet")
       r.options[name] = name.starts_with("trajectory") ? trajectories_text(name, value) : option_text(name, value);
   r.format = b.value("format", "");
   if (b.contains("fps")) r.fps = b["fps"].get<double>();
@@ -112,6 +117,8 @@ json job_json(const JobView& v) {
   const JobRecord& j = v.record;
   auto time = [](double t) { return t > 0 ? json(t) : json(); };
   json request = to_json(j.request);
+  if (auto nets = request.find("controlnet"); nets != request.end())
+    for (auto& net : *nets) net.erase("image");
   for (const char* file : {"image", "mask"}) request[file] = !request[file].get<std::string>().empty();
   json out{{"id", j.id},
            {"state", name_of(j.state)},

@@ -68,6 +68,11 @@ bool says_something(const json& v) {
   return !v.empty();
 }
 
+std::string lower(std::string text) {
+  for (char& ch : text) ch = ch >= 'A' && ch <= 'Z' ? char(ch + 32) : ch;
+  return text;
+}
+
 // What would change the picture and is not made here is refused by its name.
 void refuse_unknown_work(const json& b) {
   static constexpr const char* kNot[] = {"restore_faces",
@@ -93,8 +98,9 @@ void refuse_unknown_work(const json& b) {
   if (auto it = b.find("alwayson_scripts"); it != b.end() && it->is_object())
     for (auto& [script, value] : it->items())
       if (value.is_object() && value.contains("args") && says_something(value["args"]))
-        throw ApiError(422, "alwayson_scripts: there is no script '" + script.substr(0, 60) + "' here", "NotSupported",
-                       "alwayson_scripts");
+        if (lower(script) != "controlnet")
+          throw ApiError(422, "alwayson_scripts: there is no script '" + script.substr(0, 60) + "' here",
+                         "NotSupported", "alwayson_scripts");
   if (auto it = b.find("resize_mode"); it != b.end() && *it != 0)
     throw ApiError(422, "resize_mode: this server resizes only, 0", "NotSupported", "resize_mode");
   if (auto it = b.find("initial_noise_multiplier"); it != b.end() && says_something(*it) && *it != 1)
@@ -196,6 +202,40 @@ void set_mask(JobRequest& r, const json& b) {
     r.mask_padding = b.value("inpaint_full_res_padding", int64_t(0));
 }
 
+// The extension's units: alwayson_scripts.controlnet.args. Those that are not enabled do nothing.
+void set_controlnets(NewJob& job, const json& b) {
+  const auto scripts = b.find("alwayson_scripts");
+  if (scripts == b.end() || !scripts->is_object()) return;
+  json units = json::array();
+  bool guess = false;
+  for (auto& [script, value] : scripts->items()) {
+    if (lower(script) != "controlnet" || !value.is_object() || !value.contains("args")) continue;
+    const json& args = value["args"];
+    if (!args.is_array()) throw ApiError(422, "controlnet: args must be a list", "", "alwayson_scripts");
+    for (const json& unit : args) {
+      if (!unit.is_object()) continue;  // the extension's old flags
+      if (auto on = unit.find("enabled"); on != unit.end() && !says_something(*on)) continue;
+      json one = unit;
+      if (!one.contains("weight") || one["weight"].is_null()) one["weight"] = 1;
+      for (const char* name : {"image", "input_image"})  // some clients put the picture beside a mask
+        if (auto at = one.find(name); at != one.end() && at->is_object() && at->contains("image"))
+          one[name] = json((*at)["image"]);
+      // 0, 1 and 2, or their names: "Balanced", "My prompt is more important", "ControlNet is more important"
+      if (auto mode = unit.find("control_mode"); mode != unit.end() && says_something(*mode) && *mode != "Balanced") {
+        if (*mode != 2 && *mode != "ControlNet is more important")
+          throw ApiError(422, "control_mode: there are Balanced and ControlNet is more important", "NotSupported",
+                         "control_mode");
+        guess = true;
+      }
+      units.push_back(one);
+    }
+  }
+  if (units.empty()) return;
+  take_controlnets(units, {{"image", "input_image"}, {"module"}, "weight", "guidance_start", "guidance_end", true},
+                   job);
+  if (guess) job.request.options["guess_mode"] = "true";
+}
+
 NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image) {
   const json& b = call.body;
   refuse_unknown_work(b);
@@ -234,6 +274,7 @@ NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image
     if (it->contains("CLIP_stop_at_last_layers")) layers = layers_of((*it)["CLIP_stop_at_last_layers"]);
   }
   if (!image && b.value("enable_hr", false)) set_hires(r, b);
+  set_controlnets(job, b);
   if (layers > 1) r.options["clip_skip"] = std::to_string(layers - 1);
   job.key = b.value("force_task_id", std::string(call.request.header("idempotency-key")));
   if (!image) return job;

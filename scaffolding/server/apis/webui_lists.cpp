@@ -4,6 +4,7 @@
 
 #include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/controlnet/controlled_pipeline.h"
 #include "scaffolding/io/base64.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/server/apis/context.h"
@@ -105,6 +106,19 @@ void add_webui_list_routes(Router& router, Context& c) {
                [made](Call&, const Answer& a) { a->respond(json_response(made())); });
   };
   auto same = [](json value) { return [value] { return value; }; };
+  // Of the extension for ControlNets.
+  router.add("GET", "/controlnet/model_list", "ControlNets", [&c](Call&, const Answer& a) {
+    a->respond(json_response({{"model_list", c.jobs.shelf().controlnet_names()}}));
+  });
+  router.add("GET", "/controlnet/module_list", "What is made of a ControlNet's picture first",
+             [](Call&, const Answer& a) {
+               const json modes = diffusion::control_modes();
+               a->respond(json_response({{"module_list", modes}, {"module_detail", json::object()}}));
+             });
+  router.add("GET", "/controlnet/version", "The version of the extension's API that this one follows",
+             [](Call&, const Answer& a) {
+               a->respond(json_response({{"version", 2}}));
+             });
   list("samplers", "Samplers", [&c] { return sampler_list(c); });
   list("schedulers", "How their steps are spread", [] { return schedule_list(); });
   list("sd-models", "Models", [&c] { return model_list(c); });

@@ -8,7 +8,9 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
+#include "scaffolding/diffusion/pipelines/controlnet/controlled_pipeline.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory.h"
+#include "scaffolding/diffusion/pipelines/usual_guidance.h"
 #include "scaffolding/io/file.h"
 #include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
@@ -75,7 +77,7 @@ Tensor picture_of(const std::string& field, std::string_view bytes, int64_t most
 }
 
 double guidance_of(const JobRequest& r, const DiffusionPipeline& pipeline) {
-  return r.guidance.value_or(pipeline.advised_guidance_scale.value_or(kGuidance));
+  return r.guidance.value_or(usual_guidance(pipeline));
 }
 
 PictureRun::PictureRun(const DiffusionPipeline& loaded, const JobRequest& r, int64_t place, const History& history,
@@ -90,6 +92,7 @@ PictureRun::PictureRun(const DiffusionPipeline& loaded, const JobRequest& r, int
   pipeline_->set_scheduler(samplers.make(r.sampler, *loaded.the_scheduler(), r.scheduler_options));
   set_options();
   if (!r.image.empty()) give_pictures(history);
+  if (!r.controls.empty()) give_controls(history);
   const AnyOptions& o = options_;
   prompts.put_into(o, *pipeline_, r);
   o.at<diffusion::Generators>("generator") = {make_generator()};
@@ -171,12 +174,17 @@ void PictureRun::give_pictures(const History& history) {
   const AnyOptions& o = options_;
   SF_CHECK(o.find("image"), "image: a ", pipeline_->name(), " does not take it");
   set(o, "strength", r.strength);
-  diffusion::ImageProcessorOptions how{.vae_scale_factor = pipeline_->vae_scale_factor()};
+  diffusion::ImageProcessorOptions how{.vae_scale_factor = pipeline_->side_multiple()};
   diffusion::PreprocessOptions size{.height = r.height, .width = r.width};
   Tensor picture = picture_of("image", history.input_bytes(r.image), INT64_MAX);
   if (clip_) {
     const auto clip = pipeline_->size(r.height, r.width);
     size.height = clip.height, size.width = clip.width;
+    o.at<Tensor>("image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
+    return;
+  }
+  if (const auto own = pipeline_->picture_size(picture.size(1), picture.size(2))) {
+    size.height = own->height, size.width = own->width;
     o.at<Tensor>("image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
     return;
   }
@@ -202,6 +210,30 @@ void PictureRun::give_pictures(const History& history) {
   o.at<Tensor>("image") = in_latents ? filled_latents(image, cover) : image;
   o.at<Tensor>("mask_image") = cover;
   set<std::optional<int64_t>>(o, "height", image.size(2)), set<std::optional<int64_t>>(o, "width", image.size(3));
+}
+
+// As large as what is made, and cut as it is.
+void PictureRun::give_controls(const History& history) {
+  const JobRequest& r = request_;
+  SF_CHECK(!r.hires, "hires: its second pass has no picture of its size for a ControlNet; leave either out");
+  diffusion::PreprocessOptions size{.height = r.height, .width = r.width, .crop = crop_};
+  if (!r.image.empty()) {
+    const Tensor image = options_.at<Tensor>("image");
+    const int64_t pixels = image.size(1) == 3 ? 1 : pipeline_->vae_scale_factor();
+    size.height = image.size(2) * pixels, size.width = image.size(3) * pixels;
+  }
+  Tensors seen;
+  for (auto& net : r.controls) {
+    Tensor picture = picture_of("controlnet", history.input_bytes(net.image), INT64_MAX);
+    if (crop_)  // it is of the whole picture
+      picture = diffusion::VaeImageProcessor().resize(picture, original_.size(1), original_.size(2));
+    seen.push_back(diffusion::control_picture(*pipeline_, picture, net.mode, size));
+    if (r.image.empty()) size.height = seen[0].size(2), size.width = seen[0].size(3);
+  }
+  bool taken = false;
+  for (auto& field : options_.fields())
+    if (field.role == diffusion::OptionRole::Control) *std::get<Tensors*>(field.place) = seen, taken = true;
+  SF_CHECK(taken, "controlnet: a ", pipeline_->name(), " has none inside; name a model for each");
 }
 
 // Of a picture [1, 3, H, W] in [-1, 1], with noise or nothing where the mask [1, 1, H, W] is white.
@@ -337,6 +369,8 @@ nlohmann::ordered_json PictureRun::settings(const WeightTypes& weights, int64_t 
   if (auto it = more.find("prompt_syntax"); it != more.end()) s["prompt_syntax"] = it->second, more.erase(it);
   if (!weights.quantize.empty()) s["quantize"] = weights.quantize;
   if (!r.vae.empty()) s["vae"] = r.vae;
+  for (auto& net : r.controls)
+    if (!net.model.empty()) s["controlnet"].push_back(net.model), s["control_mode"].push_back(net.mode);
   if (clip_) s["fps"] = r.fps.value_or(kUsualFps);
   else if (!r.image.empty()) s["strength"] = r.strength;
   if (!more.empty()) s["options"] = more;

@@ -9,8 +9,6 @@
 
 namespace sf::server {
 
-inline constexpr double kGuidance = 5;  // of models that advise none
-
 // A picture that a stranger sent, uint8 [C, H, W]. ValueError naming `field` for what is none, is damaged, or has more
 // than most_pixels.
 Tensor picture_of(const std::string& field, std::string_view bytes, int64_t most_pixels, bool grey = false);
@@ -46,6 +44,7 @@ class PictureRun {
   void check_kind();
   void set_options();
   void give_pictures(const History& history);
+  void give_controls(const History& history);
   nlohmann::ordered_json settings(const WeightTypes& weights, int64_t height, int64_t width) const;
   Tensor filled_latents(const Tensor& image, const Tensor& mask) const;
   JobRequest request_;

@@ -106,8 +106,11 @@ History::Added History::add(JobRecord job) {
                 " is there already");
     JobRecord there = read(known);
     json a = to_json(there.request), b = to_json(job.request);
-    for (json* r : {&a, &b})
+    for (json* r : {&a, &b}) {
       for (const char* drawn : {"seed", "image", "mask"}) r->erase(drawn);  // which differ where they were not given
+      if (r->contains("controlnet"))
+        for (auto& net : (*r)["controlnet"]) net.erase("image");
+    }
     SF_CHECK(a == b, "Idempotency-Key: '", job.key, "' was used for another request");
     known.run();
     return {std::move(there), false};

@@ -66,6 +66,8 @@ json to_json(const JobRequest& r) {
   for (auto& l : r.loras)
     loras.push_back({{"name", l.name}, {"text_encoders", l.text_encoders}, {"denoiser", l.denoiser}});
   out["loras"] = loras;
+  for (auto& net : r.controls)
+    out["controlnet"].push_back({{"model", net.model}, {"image", net.image}, {"mode", net.mode}});
   return out;
 }
 
@@ -92,6 +94,10 @@ JobRequest request_of(const json& in) {
   take(in, "fps", r.fps);
   take(in, "mask_padding", r.mask_padding), take(in, "hires", r.hires), take(in, "hires_steps", r.hires_steps);
   take(in, "width", r.width), take(in, "height", r.height), take(in, "guidance", r.guidance);
+  if (auto nets = in.find("controlnet"); nets != in.end())
+    for (auto& net : *nets)
+      r.controls.push_back(
+          {net.at("model").get<std::string>(), net.at("image").get<std::string>(), net.at("mode").get<std::string>()});
   for (auto& l : in.at("loras"))
     r.loras.push_back(
         {l.at("name").get<std::string>(), l.at("text_encoders").get<double>(), l.at("denoiser").get<double>()});

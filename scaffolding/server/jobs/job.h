@@ -27,6 +27,13 @@ std::optional<Priority> priority_named(std::string_view name);
 // they are AUTOMATIC1111's.
 enum class MaskFill : uint8_t { Around, Original, Noise, Nothing };
 
+// A ControlNet beside the UNet, and what it sees. How much it says is an option of the call.
+struct ControlRequest {
+  std::string model;          // a name of the shelf; "": of a pipeline that has it inside
+  std::string image;          // a file of the history's inputs
+  std::string mode = "none";  // what is made of it first: "canny"
+};
+
 // What makes the pictures, with everything settled: asked again, it makes the same.
 struct JobRequest {
   diffusion::Task task = diffusion::Task::TextToImage;
@@ -45,7 +52,8 @@ struct JobRequest {
   std::map<std::string, std::string> options;
   std::vector<diffusion::LoraTag> loras;  // besides those that the prompt names
   std::string image, mask;                // files of the history's inputs
-  int64_t mask_blur = 0;                  // pixels of its edges' deviation
+  std::vector<ControlRequest> controls;
+  int64_t mask_blur = 0;  // pixels of its edges' deviation
   MaskFill mask_fill = MaskFill::Original;
   std::optional<int64_t> mask_padding;  // only this far around the mask is drawn, at the whole size
   std::optional<double> hires;          // how much larger a second pass makes it

@@ -9,6 +9,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/core/printable.h"
+#include "scaffolding/diffusion/pipelines/controlnet/controlled_pipeline.h"
 #include "scaffolding/diffusion/pipelines/lora.h"
 #include "scaffolding/diffusion/pipelines/replace_vae.h"
 #include "scaffolding/io/hub/local_models.h"
@@ -69,6 +70,8 @@ ModelShelf::ModelShelf(ShelfSettings settings)
   for (auto& f : settings_.folders) SF_CHECK(fs::is_directory(f, error), "--models: there is no folder '", f, "'");
   for (auto& f : settings_.lora_folders)
     SF_CHECK(fs::is_directory(f, error), "--lora-dir: there is no folder '", f, "'");
+  for (auto& f : settings_.controlnet_folders)
+    SF_CHECK(fs::is_directory(f, error), "--controlnet-dir: there is no folder '", f, "'");
   refresh();
   if (!settings_.default_model.empty()) settings_.default_model = find(settings_.default_model).name;
   else if (!models_.empty()) {
@@ -82,7 +85,7 @@ ModelShelf::ModelShelf(ShelfSettings settings)
 void ModelShelf::refresh() {
   std::vector<ShelfModel> found;
   std::set<std::string> names;
-  std::vector<ShelfModel> upscalers, vaes;
+  std::vector<ShelfModel> upscalers, vaes, controlnets;
   std::vector<std::pair<std::string, std::string>> refused;
   auto file = [](std::vector<ShelfModel>& all, const io::LocalModel& m) {
     std::string name = io::short_name(m);
@@ -116,6 +119,10 @@ void ModelShelf::refresh() {
     if (m.use != io::ModelUse::Any && m.use != io::ModelUse::Model) continue;
     add(io::short_name(m), m.path, m.form == io::LocalModel::File);
   }
+  places.clear();
+  for (auto& f : settings_.controlnet_folders) places.push_back({.folder = f, .program = "serve"});
+  for (auto& m : io::local_models(places))
+    if (m.form != io::LocalModel::Pipeline) file(controlnets, m);
   auto loras = settings_.lora_folders.empty() ? nullptr : std::make_unique<models::LoraFolders>(settings_.lora_folders);
   std::vector<std::string> files;
   std::error_code error;
@@ -125,6 +132,7 @@ void ModelShelf::refresh() {
   std::lock_guard lock(mutex_);
   models_ = std::move(found);
   upscalers_ = std::move(upscalers), vaes_ = std::move(vaes), refused_ = std::move(refused);
+  controlnets_ = std::move(controlnets);
   loras_ = std::move(loras);
 }
 
@@ -198,6 +206,18 @@ std::string ModelShelf::vae_name(const std::string& name) const {
   return named("vae", vaes_, name).name;
 }
 
+std::vector<std::string> ModelShelf::controlnet_names() const {
+  std::lock_guard lock(mutex_);
+  return names_of(controlnets_);
+}
+
+std::string ModelShelf::controlnet_name(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  SF_CHECK(!controlnets_.empty(), "controlnet: the server was started without --controlnet-dir");
+  // AUTOMATIC1111's clients write a hash behind it
+  return named("controlnet", controlnets_, name.substr(0, name.find(" ["))).name;
+}
+
 std::vector<std::string> ModelShelf::lora_names() const {
   std::lock_guard lock(mutex_);
   return loras_ ? loras_->names() : std::vector<std::string>();
@@ -228,6 +248,7 @@ uint64_t ModelShelf::budget(Device device) const { return device.is_cuda() ? set
 // Between runs: nobody uses its networks.
 void ModelShelf::move(Loaded& l, Device device) {
   std::erase_if(l.tasks, [](auto& task) { return !task.first.second.empty(); });  // another autoencoder is read again
+  l.controlled.clear(), l.controlnets.clear();
   l.prompts.forget();
   l.pipeline->to({.device = device});
   for (auto& [component, model] : diffusion::adapted_models(*l.pipeline))
@@ -238,6 +259,7 @@ void ModelShelf::move(Loaded& l, Device device) {
 void ModelShelf::set_device(Loaded& l, Device device) {
   std::lock_guard lock(mutex_);
   l.device = device;
+  l.bytes = weight_bytes(*l.pipeline);
 }
 
 // What leaves a GPU stays in the host's memory, where that has room for it.
@@ -408,6 +430,37 @@ std::shared_ptr<DiffusionPipeline> ModelShelf::load(const std::string& name, dif
     }
   }
   return of_task;
+}
+
+std::shared_ptr<DiffusionPipeline> ModelShelf::load_controlled(const std::string& name, diffusion::Task task,
+                                                               const std::string& vae,
+                                                               const std::vector<std::string>& controlnets,
+                                                               const std::set<std::string>& in_use) {
+  const auto beside = load(name, task, vae, in_use);
+  const std::tuple key{task, vae, controlnets};
+  if (auto& made = loaded(name)->controlled[key]) return made;
+  std::vector<std::shared_ptr<models::Model>> networks;
+  for (auto& net : controlnets) {
+    std::shared_ptr<models::Model> model = loaded(name)->controlnets[net];
+    if (!model) {
+      std::string path;
+      {
+        std::lock_guard lock(mutex_);
+        path = named("controlnet", controlnets_, net).path;
+      }
+      std::set<std::string> stay = in_use;
+      stay.insert(name);
+      make_room(settings_.device, bytes_of(path), stay);
+      model = diffusion::load_controlnet(path, {.dtype = settings_.weights.dtype, .device = settings_.device});
+      uint64_t bytes = 0;
+      for (auto& p : nn::parameters(*model)) bytes += p.nbytes();
+      std::lock_guard lock(mutex_);
+      Loaded& l = *loaded(name);  // room may have been made before it in the list
+      l.controlnets[net] = model, l.bytes += bytes;
+    }
+    networks.push_back(model);
+  }
+  return loaded(name)->controlled[key] = diffusion::controlled_pipeline("controlnet", *beside, task, networks);
 }
 
 void ModelShelf::use_loras(const std::string& name, const std::vector<diffusion::LoraTag>& loras) {

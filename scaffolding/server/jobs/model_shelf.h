@@ -23,7 +23,7 @@ struct ShelfModel {
 };
 
 struct ShelfSettings {
-  std::vector<std::string> folders, lora_folders;
+  std::vector<std::string> folders, lora_folders, controlnet_folders;
   std::string default_model;  // its name; "": the one that comes with Scaffolding
   WeightTypes weights;
   Device device = {};
@@ -51,6 +51,8 @@ class ModelShelf {
   std::string upscaler_path(const std::string& name) const;  // ValueError where it is not there
   std::vector<std::string> vae_names() const;
   std::string vae_name(const std::string& name) const;  // by name, file name or case. ValueError where it is not there
+  std::vector<std::string> controlnet_names() const;
+  std::string controlnet_name(const std::string& name) const;  // as vae_name()
   std::vector<std::string> lora_names() const;
   std::string lora_path(const std::string& name) const;  // ValueError where it is not there, or several are
   std::vector<std::string> lora_folders() const { return settings_.lora_folders; }
@@ -69,6 +71,11 @@ class ModelShelf {
   std::shared_ptr<diffusion::DiffusionPipeline> load(const std::string& name, diffusion::Task task,
                                                      const std::string& vae = "",
                                                      const std::set<std::string>& in_use = {});
+  // The same with ControlNets beside its UNet, by their names of the shelf. They are in memory as long as the model.
+  std::shared_ptr<diffusion::DiffusionPipeline> load_controlled(const std::string& name, diffusion::Task task,
+                                                                const std::string& vae,
+                                                                const std::vector<std::string>& controlnets,
+                                                                const std::set<std::string>& in_use = {});
   // Of a loaded model: these LoRAs are on, and no others. Files that were loaded before are kept.
   void use_loras(const std::string& name, const std::vector<diffusion::LoraTag>& loras);
   // Of a loaded model with the LoRAs that are on.
@@ -94,6 +101,11 @@ class ModelShelf {
     std::string name;
     std::shared_ptr<diffusion::DiffusionPipeline> pipeline;
     std::map<std::pair<diffusion::Task, std::string>, std::shared_ptr<diffusion::DiffusionPipeline>> tasks;  // and vae
+    std::map<std::string, std::shared_ptr<models::Model>> controlnets;  // that were asked for beside it
+    // by task, vae and ControlNets
+    std::map<std::tuple<diffusion::Task, std::string, std::vector<std::string>>,
+             std::shared_ptr<diffusion::DiffusionPipeline>>
+        controlled;
     std::string loras;  // those that are on, as text
     EncodedPrompts prompts;
     Device device;  // where it is
@@ -109,7 +121,7 @@ class ModelShelf {
   diffusion::QuantizeConfigs quantize_;
   mutable std::mutex mutex_;
   FileHashes hashes_;
-  std::vector<ShelfModel> models_, upscalers_, vaes_;
+  std::vector<ShelfModel> models_, upscalers_, vaes_, controlnets_;
   std::vector<std::pair<std::string, std::string>> refused_;
   std::unique_ptr<models::LoraFolders> loras_;
   std::vector<Loaded> loaded_;

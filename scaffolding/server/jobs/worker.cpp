@@ -156,7 +156,12 @@ void Jobs::begin_picture(Group& g, Active& a) {
   Seat seat{.place = a.next, .pipeline = nullptr, .run = nullptr};
   for (;;) {
     try {
-      seat.pipeline = shelf_.load(r.model, r.task, r.vae, models_in_use());
+      std::vector<std::string> controlnets;
+      for (auto& net : r.controls)
+        if (!net.model.empty()) controlnets.push_back(net.model);
+      seat.pipeline = controlnets.empty()
+                          ? shelf_.load(r.model, r.task, r.vae, models_in_use())
+                          : shelf_.load_controlled(r.model, r.task, r.vae, controlnets, models_in_use());
       shelf_.use_loras(r.model, g.loras);
       seat.run = std::make_unique<PictureRun>(*seat.pipeline, r, seat.place, history_, samplers_,
                                               shelf_.encoded_prompts(r.model));

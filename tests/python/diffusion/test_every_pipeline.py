@@ -20,6 +20,8 @@ from golden_pipelines import (
     pipeline_of,
     run,
 )
+from hashed_weights import hashed
+from pipeline_cases import levels_of, sums_off
 from signatures import parameters_of, unexplained
 
 import scaffolding as sf
@@ -57,6 +59,18 @@ def test_it_has_golden_files(name):
 
 def test_golden_files_are_of_pipelines_that_there_are():
     assert set(GOLDEN) <= set(CLASSES)
+
+
+def test_a_wrong_level_anywhere_is_seen_in_the_sums_of_golden_files():
+    right = (hashed("right", (2, 15, 20, 3)) + 1) / 2
+    want = levels_of(right)
+    assert sums_off(right, want) < 0.1
+    for at in range(0, right.size, 7):
+        wrong = right.copy()
+        wrong.flat[at] += 2 / 255
+        assert sums_off(wrong, want) == pytest.approx(2, abs=0.1)
+    for wrong in (right + np.float32(1 / 255), np.roll(right, 1, 2), right[:, :, ::-1], right[..., ::-1]):
+        assert sums_off(wrong, want) > 3
 
 
 @pytest.mark.filterwarnings("ignore:.*was cut off")
@@ -271,8 +285,8 @@ def test_equal_seeds_give_equal_pictures(name):
 # ---- LoRA
 
 
-# UNets' and transformers', CLIP's, T5's
-PROJECTION = re.compile(r".*(attn\d?|Attention|attentions\.\d+)\.(to_[qkv]|to_out\.0|[qkv]_proj|out_proj|[qkvo])")
+# UNets' and transformers', CLIP's and Qwen3's, T5's, Z-Image's
+PROJECTION = re.compile(r".*(attn\d?|[Aa]ttention|attentions\.\d+)\.(to_[qkv]|to_out\.0|[qkv]_proj|out_proj|[qkvo])")
 
 
 def random_lora(pipe):
@@ -312,7 +326,7 @@ def test_loras_of_every_pipeline(name, monkeypatch):
         assert np.abs(images_of(pipe, case) - bare).max() > 1e-3, component
     pipe.set_adapters("random")
     np.testing.assert_array_equal(images_of(pipe, case), with_all)
-    for kwargs in ("cross_attention_kwargs", "attention_kwargs"):
+    for kwargs in ("cross_attention_kwargs", "attention_kwargs", "joint_attention_kwargs"):
         if kwargs in parameters_of(CLASSES[name].__call__):
             np.testing.assert_array_equal(images_of(pipe, case, **{kwargs: {"scale": 0.0}}), bare)
     pipe.disable_lora()

@@ -40,14 +40,16 @@ def xl():
 def test_every_pipeline_has_a_plan(name):
     pipe, _ = made(name)
     whole_size = name.endswith("ImageToVideoPipeline")  # whose learned positions are of one size
-    plan = pipe.memory_plan("cpu_only", **({} if whole_size else {"height": 64, "width": 64}), batch=2)
+    sides = (16, 48) if name.startswith("StableDiffusion3") else (64, 128)  # whose positions end there
+    small, large = ({} if whole_size else {"height": side, "width": side} for side in sides)
+    plan = pipe.memory_plan("cpu_only", **small, batch=2)
     networks = {n for n, c in pipe.components.items() if hasattr(c, "parameters")}
     assert set(plan.parts) == networks and not plan.notes
     for part in plan.parts.values():
         assert part["device"] == "cpu" and part["residency"] == "resident"
         assert part["activations"] > 0 and part["bytes"] > 0 and part["format"] == "float32"
     assert plan.guidance_mode == "sequential" and plan.cleanup == "none"
-    larger = pipe.memory_plan("cpu_only", **({} if whole_size else {"height": 128, "width": 128}), batch=8)
+    larger = pipe.memory_plan("cpu_only", **large, batch=8)
     assert larger.host_peak > plan.host_peak
 
 
@@ -65,7 +67,7 @@ def test_where_all_fits_nothing_changes(name):
 def least_plan(pipe, limit, most, **limits):
     """The plan with about the least bytes that `limit`, max_vram or max_ram, can be."""
     fits, plan, too_little = int(most), None, 0
-    while plan is None or fits - too_little > most / 500:
+    while plan is None or fits - too_little > most / 4000:
         middle = (fits + too_little) // 2
         try:
             plan = pipe.memory_plan(**limits, **{limit: f"{middle} B"})

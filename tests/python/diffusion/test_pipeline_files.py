@@ -81,7 +81,7 @@ def test_variants(saved):
     "change, error, message",
     [
         ({"_class_name": None}, ValueError, "has no _class_name"),
-        ({"_class_name": "FluxPipeline"}, ValueError, "no pipeline class 'FluxPipeline'"),
+        ({"_class_name": "AuraFlowPipeline"}, ValueError, "no pipeline class 'AuraFlowPipeline'"),
         ({"unet": ["diffusers", "UNet9DModel"]}, ValueError, "no class 'UNet9DModel' for 'unet'"),
         ({"unet": ["diffusers", "AutoencoderKL"]}, ValueError, "AutoencoderKL"),
         ({"unet": "UNet2DConditionModel"}, ValueError, "has no 'unet'"),

@@ -7,10 +7,11 @@ by name. What only one family has is in test_models_*.py."""
 
 import numpy as np
 import pytest
-from hashed_weights import hashed_weight
+from hashed_weights import hashed, hashed_weight
 from model_cases import (
     FOLDER,
     arguments_of,
+    away,
     cotangent,
     families,
     gradient_row,
@@ -87,6 +88,11 @@ def near(got, want, tolerance, what):
     assert worst <= tolerance * scale, f"{what}: off by {worst:.2e} at a scale of {scale:.2e}"
 
 
+def is_golden(case, name, got, tolerance):
+    off = away(f"{case['name']}/{name}", got, golden(case, name))
+    assert off <= tolerance, f"{name}: off by {off:.2e} of the largest value"
+
+
 def same_tensors(a, b):
     a, b = a.state_dict(), b.state_dict()
     assert list(a) == list(b)
@@ -117,6 +123,17 @@ def test_golden_files_are_of_registered_models():
     assert sorted(PUBLISHED) == sorted(path.stem for path in keys_folder().glob("*.txt"))
 
 
+def test_an_error_anywhere_is_as_large_in_the_sums_of_golden_files():
+    right = hashed("right", (3, 20, 31))
+    of_output, of_gradient = thinned("x", right), gradient_row("x", right)
+    assert of_output.size < right.size
+    for at in range(0, right.size, 13):
+        wrong = right.copy()
+        wrong.flat[at] += 0.125
+        assert np.abs(thinned("x", wrong) - of_output).max() == pytest.approx(0.125, abs=1e-5)
+        assert np.abs(gradient_row("x", wrong) - of_gradient)[1:].max() == pytest.approx(0.125, abs=1e-4)
+
+
 # ---- full size
 
 
@@ -142,7 +159,7 @@ def test_outputs(name):
     assert {k: list(y.shape) for k, y in outputs.items()} == case["outputs"]
     assert list(outputs) == list(case["outputs"])
     for k, y in outputs.items():
-        near(thinned(f"{case['name']}/{k}", y.numpy()), golden(case, k), case.get("tolerance", 1e-5), k)
+        is_golden(case, k, y.numpy(), case.get("tolerance", 1e-5))
 
 
 def lora_of(model):
@@ -201,7 +218,7 @@ def test_the_gradient_of_every_parameter_and_input(name):
     case = CASES[name]
     parameters, inputs, outputs = gradients_of(case, filled(case))
     for k, y in outputs.items():  # where a tape is written
-        near(thinned(f"{case['name']}/{k}", y.detach().numpy()), golden(case, k), case.get("tolerance", 1e-5), k)
+        is_golden(case, k, y.detach().numpy(), case.get("tolerance", 1e-5))
     rows = golden(case, "gradients")
     assert len(parameters) == len(rows)
     # What is zero in exact arithmetic, such as the gradient of a bias that softmax or a norm takes out,
@@ -214,12 +231,7 @@ def test_the_gradient_of_every_parameter_and_input(name):
         assert np.abs(gradient_row(key, gradient) - want).max() <= 1e-4 * scale, key
     assert [k for k, x in inputs.items() if np.any(x)] == case["inputs"]
     for k in case["inputs"]:
-        near(
-            thinned(f"{case['name']}/gradient of {k}", inputs[k]),
-            golden(case, f"gradient of {k}"),
-            1e-4,
-            f"gradient of {k}",
-        )
+        is_golden(case, f"gradient of {k}", inputs[k], 1e-4)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -311,10 +323,12 @@ def test_single_files_there_and_back(kind, tmp_path):
 def test_half_precision_is_near(name, dtype, tolerance):
     case = CASES[name]
     with sf.no_grad():
+        want, _ = call(filled(case), case)
         outputs, _ = call(filled(case).to(dtype), case, lambda tensor, by_rule: tensor.to(dtype) if by_rule else tensor)
     for k, y in outputs.items():
         assert y.dtype is dtype, k
-        near(thinned(f"{case['name']}/{k}", y.float().numpy()), golden(case, k), tolerance, k)
+        is_golden(case, k, want[k].numpy(), case.get("tolerance", 1e-5))
+        near(y.float().numpy(), want[k].numpy(), tolerance, k)
 
 
 @firsts

@@ -11,7 +11,7 @@ import folders
 import numpy as np
 import pytest
 from hashed_weights import hashed, hashed_weight
-from model_cases import FOLDER, families, thinned
+from model_cases import FOLDER, away, families
 from packed import unpacked
 
 import scaffolding as sf
@@ -37,8 +37,7 @@ def tensor(name, shape):
 def assert_is(name, got):
     """Within 1e-5 of diffusers', relative to the largest value."""
     assert list(got.shape) == EXTRA[name], name
-    want = GOLDEN[name].numpy()
-    assert np.abs(thinned(name, got.detach().numpy()) - want).max() <= 1e-5 * max(1, np.abs(want).max()), name
+    assert away(name, got.detach().numpy(), GOLDEN[name].numpy(), least=1) <= 1e-5, name
 
 
 # ---- AutoencoderKL

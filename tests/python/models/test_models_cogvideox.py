@@ -4,10 +4,9 @@ refusals. Their numbers, keys and files: test_every_model.py.
 Golden values of positions and tiles are written by tests/golden/make_golden_models_cogvideox.py.
 """
 
-import numpy as np
 import pytest
 from hashed_weights import hashed, hashed_weight
-from model_cases import FOLDER, families, thinned
+from model_cases import FOLDER, away, families
 from packed import unpacked
 
 import scaffolding as sf
@@ -36,8 +35,7 @@ def tensor(name, shape):
 def assert_is(name, got, tolerance=1e-5):
     """Relative to the largest value."""
     assert list(got.shape) == EXTRA[name]
-    want, got = GOLDEN[name].numpy(), thinned(name, got.numpy())
-    assert np.abs(got - want).max() <= tolerance * np.abs(want).max(), name
+    assert away(name, got.numpy(), GOLDEN[name].numpy()) <= tolerance, name
 
 
 # ---- positions

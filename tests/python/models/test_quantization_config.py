@@ -101,7 +101,7 @@ def test_a_model_is_what_quantising_after_loading_makes(name, full):
 
 
 def _core_rule(layer, format):
-    return sf._core._quantized_format(layer, format, []) != ""
+    return sf._core._quantized_format(layer, 1, format, []) != ""
 
 
 def _quantize_options(options):

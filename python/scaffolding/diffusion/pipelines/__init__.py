@@ -18,6 +18,7 @@ from .outputs import (
     StableDiffusionPipelineOutput,
     StableDiffusionXLPipelineOutput,
     VideoPipelineOutput,
+    ZImagePipelineOutput,
 )
 from .pipeline import DiffusionPipeline
 from .progress_bar import ProgressBar
@@ -66,6 +67,7 @@ __all__ = [
     "VaeImageProcessor",
     "VideoPipelineOutput",
     "VideoProcessor",
+    "ZImagePipelineOutput",
     "auto_devices",
     "clear_vram",
     "get_profile_config",

@@ -2,6 +2,7 @@
 
 from ... import hub
 from ..._core import _pipelines
+from .calls import ENTRIES
 from .pipeline import _COMPONENT_NAMES, DiffusionPipeline, pipeline_class
 
 
@@ -12,8 +13,11 @@ class _AutoPipeline:
         raise TypeError(f"{type(self).__name__}: is made by from_pretrained(folder) or from_pipe(pipeline)")
 
     @classmethod
-    def _class_for(cls, class_name):
-        return pipeline_class(_pipelines.pipeline_for(cls.__name__, class_name, cls._task))
+    def _class_for(cls, class_name, controlled=False):
+        name = _pipelines.pipeline_for(cls.__name__, class_name, cls._task)
+        family = ENTRIES[name]["family"] + "-controlnet"
+        beside = (n for n, e in ENTRIES.items() if controlled and e["family"] == family and e["task"] == cls._task)
+        return pipeline_class(next(beside, name))
 
     @classmethod
     def from_pretrained(cls, pretrained_model_or_path, **kwargs):
@@ -24,12 +28,13 @@ class _AutoPipeline:
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
         options = {k: kwargs[k] for k in ("variant", "use_safetensors") if k in kwargs}
         folder = DiffusionPipeline._folder(pretrained_model_or_path, passed_components=passed, **options, **place)
-        return cls._class_for(_pipelines.read_class_name(folder)).from_pretrained(folder, **kwargs)
+        made = cls._class_for(_pipelines.read_class_name(folder), "controlnet" in kwargs)
+        return made.from_pretrained(folder, **kwargs)
 
     @classmethod
     def from_pipe(cls, pipeline, **kwargs):
         """The pipeline of this task around another one's components, which are shared."""
-        return cls._class_for(pipeline._entry_name).from_pipe(pipeline, **kwargs)
+        return cls._class_for(pipeline._entry_name, "controlnet" in kwargs).from_pipe(pipeline, **kwargs)
 
 
 class AutoPipelineForText2Image(_AutoPipeline):

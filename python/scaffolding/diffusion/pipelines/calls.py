@@ -12,8 +12,10 @@ from .progress_bar import ProgressBar
 from .run import PipelineRun
 
 ENTRIES = _pipelines.entries()  # what C++ registered, by class name
-_ATTENTION = ("cross_attention_kwargs", "attention_kwargs")  # diffusers' names of what a class's attention is told
-_REFUSED = ("ip_adapter_image", "ip_adapter_image_embeds")  # what nothing here can do
+# diffusers' names of what a class's attention is told
+_ATTENTION = ("cross_attention_kwargs", "attention_kwargs", "joint_attention_kwargs")
+# what nothing here can do
+_REFUSED = tuple(f"{sign}ip_adapter_image{what}" for sign in ("", "negative_") for what in ("", "_embeds"))
 
 
 def texts(name, value):
@@ -53,7 +55,8 @@ class PipelineCalls:
         for name, role in ENTRIES[self._entry_name]["roles"].items():
             if given.get(name) is None:
                 raise ValueError(f"{type(self).__name__}: needs an {name}")
-            given[name] = (self.image_processor if role == "picture" else self.mask_processor).preprocess(given[name])
+            processor = self.image_processor if role == "picture" else self.mask_processor
+            given[name] = processor.preprocess(given[name], given.get("height"), given.get("width"))
 
     def _as_frames(self, output_type):
         """Whether C++ is asked for frames of bytes: of clips, whose decoded parts become bytes one by one."""
@@ -139,8 +142,7 @@ class PipelineCalls:
         for name in _REFUSED:
             asked = given.pop(name, None)
             if asked is not None and not (isinstance(asked, dict) and not asked):
-                why = ": there are no IP adapters" if name.startswith("ip_adapter") else ""
-                raise NotImplementedError(f"{type(self).__name__}: {name} is not supported{why}")
+                raise NotImplementedError(f"{type(self).__name__}: {name} is not supported: there are no IP adapters")
         callback, every = others.pop("callback", None), others.pop("callback_steps", None)
         seed = others.pop("seed", None)
         given["capture"] = bool(others.pop("capture", True)) and self._captures

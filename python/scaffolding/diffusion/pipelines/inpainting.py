@@ -29,6 +29,7 @@ class InpaintingMixin:
         given["image"] = self.image_processor.preprocess(image, height, width, mode, crop).to(_core.float32)
         given["mask_image"] = self.mask_processor.preprocess(mask_image, height, width, mode, crop)
         given["height"], given["width"] = height, width
+        self._shape_beside(given, mode, crop)
         if crop is None:
             return super()._call(given, kwargs, output_type, return_dict)
         values = super()._call(given, kwargs, "pt", False)[0]
@@ -38,3 +39,6 @@ class InpaintingMixin:
 
     def _shape(self, given):
         """Picture and mask are tensors already."""
+
+    def _shape_beside(self, given, resize_mode, crops_coords):
+        """Pictures that a class is given besides, cut as the one that is made anew."""

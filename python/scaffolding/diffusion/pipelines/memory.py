@@ -155,7 +155,7 @@ class PlannedMemory:
         ValueError for another pipeline's plan, and where offloading is on.
         """
         parts = plan.parts
-        mine = {name: c for name, c in self.components.items() if c is not None and hasattr(c, "to")}
+        mine = {name: c for name, c in self._networks().items() if c is not None and hasattr(c, "to")}
         if set(mine) != set(parts):
             raise ValueError(
                 f"{type(self).__name__}.apply_memory_plan: the plan is of a pipeline with {', '.join(parts)}, this one "

@@ -21,6 +21,9 @@ StableDiffusionXLPipelineOutput = output(
     "images",
     doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor.",
 )
+ZImagePipelineOutput = output(
+    "ZImagePipelineOutput", "images", doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor."
+)
 VideoPipelineOutput = output(
     "VideoPipelineOutput",
     "frames",
@@ -34,6 +37,7 @@ for _cls in (
     StableDiffusionPipelineOutput,
     StableDiffusionXLPipelineOutput,
     VideoPipelineOutput,
+    ZImagePipelineOutput,
 ):
     _cls.__module__ = __name__
 

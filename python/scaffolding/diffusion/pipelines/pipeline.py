@@ -8,6 +8,7 @@ import warnings
 
 from ... import _core, _missing, hub, tokenizers
 from ..._core import _pipelines
+from ...models.controlnet import MultiControlNetModel
 from ...models.modeling import ModelMixin, device_argument
 from ...models.quantization_config import PipelineQuantizationConfig, blocks_kept, for_part, native_config
 from ...nn import Module
@@ -39,7 +40,14 @@ def pipeline_class(name):
 
 
 def row_of(name, component):
-    """(library, class) of a component as model_index.json has them; of a scheduler that is a class of one's own, the
+    """(library, class) of a component as model_index.json has them."""
+    if isinstance(component, MultiControlNetModel):
+        return "diffusers", "MultiControlNetModel"
+    return _row_of_one(component)
+
+
+def _row_of_one(component):
+    """The same of what is one object; of a scheduler that is a class of one's own, the
     module that it stands in. TypeError for what cannot be saved."""
     own = isinstance(component, ConfigMixin) and not hasattr(component, "_core") and hasattr(component, "step")
     if own:
@@ -87,7 +95,7 @@ class DiffusionPipeline(
         self._predicts = self._predicted(getattr(self, "scheduler", None))
         _pipelines.check_components(self._entry_name, self._parts())
         sizes = {
-            "vae_scale_factor": self.vae_scale_factor,
+            "vae_scale_factor": _pipelines.side_multiple(self._entry_name, self._parts()),
             "vae_latent_channels": self._vae_config("latent_channels", 4),
         }
         self.image_processor = VaeImageProcessor(**sizes)
@@ -108,6 +116,10 @@ class DiffusionPipeline(
     def components(self):
         """{name: component}, as the constructor takes them."""
         return {name: getattr(self, name) for name in self._components}
+
+    def _networks(self):
+        """The components, each network of one that is several by a name of its own."""
+        return self.components
 
     @property
     def config(self):
@@ -291,8 +303,8 @@ class DiffusionPipeline(
         quantization_config=None,
         **kwargs,
     ):
-        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or of any
-        pipeline as save_single_file writes it; or from such a file's page on the hub.
+        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x, XL, 3 or 3.5 (.safetensors or .ckpt), or of
+        any pipeline as save_single_file writes it; or from such a file's page on the hub.
 
         config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, the scheduler, and the
         configs of networks of unusual size. Absent, all are those that the file brings, or those of its kind, which are
@@ -419,7 +431,7 @@ class DiffusionPipeline(
         with _core._ReplacingFolder(folder, "model_index.json"):
             for name, component in self.components.items():
                 place = os.path.join(folder, name)
-                if isinstance(component, ModelMixin):
+                if isinstance(component, (ModelMixin, MultiControlNetModel)):
                     component.save_pretrained(
                         place, variant=variant, safe_serialization=safe_serialization, max_shard_size=max_shard_size
                     )
@@ -460,14 +472,14 @@ class DiffusionPipeline(
 
     def enable_seamless_tiling(self, axes="xy"):
         """Pictures that can be laid side by side without a seam: left and right meet ("x"), top and bottom ("y"), or
-        both. The UNet and the VAE see a picture's other side beyond its border instead of zeros, from the next call on;
-        pipelines that share them share that. NotImplementedError for a pipeline whose denoiser is no UNet: transformers
-        are told where in a picture they are.
+        both. The UNet, the VAE and ControlNets see a picture's other side beyond its border instead of zeros, from the
+        next call on; pipelines that share them share that. NotImplementedError for a pipeline whose denoiser is no
+        UNet: transformers are told where in a picture they are.
         """
         unet = getattr(self, "unet", None)
         if not isinstance(unet, Module):
             raise NotImplementedError(f"{type(self).__name__}: seamless tiling needs a UNet, which this has not")
-        for network in (unet, getattr(self, "vae", None)):
+        for network in (unet, getattr(self, "vae", None), getattr(self, "controlnet", None)):
             if isinstance(network, Module):
                 _core._models.set_seamless(network, axes)
 

@@ -8,7 +8,8 @@ from .pipeline import DiffusionPipeline
 PIPELINE_CLASSES = {}  # by name
 ABSENT = object()  # the default of a component for classes that want to know whether it was given
 _REQUIRED = object()
-_SHAPED = {"return_dict": True, "callback_on_step_end_tensor_inputs": ("latents",)}  # of a call: what only Python has
+# of a call: what only Python has
+_SHAPED = {"return_dict": True, "callback_on_step_end_tensor_inputs": ("latents",), "_auto_resize": True}
 
 
 _OUTPUT_TYPES = {

@@ -13,6 +13,11 @@ template <class M> class AutoencoderComponent : public ModelComponent<Autoencode
     if constexpr (std::is_same_v<decltype(latents), Tensor>) return latents;
     else return latents.sample(generator);
   }
+  Tensor encode_mode(const Tensor& pixels) override {
+    auto latents = this->model_->encode(pixels);
+    if constexpr (std::is_same_v<decltype(latents), Tensor>) return latents;
+    else return latents.mode();
+  }
   Tensor decode(const Tensor& latents) override { return this->model_->decode(latents); }
   std::shared_ptr<void> widened(DType dtype) override {
     return std::make_shared<nn::WidenedWeights>(*this->model_, dtype);

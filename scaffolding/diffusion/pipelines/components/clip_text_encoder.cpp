@@ -14,7 +14,7 @@ template <class M> class ClipTextEncoder final : public ModelComponent<TextEncod
     Tensors all = (*this->model_)(input_ids, attention_mask, Tensor(), true);
     TextEncoder::Output out;
     out.last_hidden_state = all[projects ? 1 : 0];
-    if (projects) out.text_embeds = all[0];
+    (projects ? out.text_embeds : out.pooler_output) = all[projects ? 0 : 1];
     out.hidden_states.assign(all.begin() + 2, all.end());
     return out;
   }
