@@ -56,7 +56,8 @@ void check_beside(const char* who, const std::string& name, Denoiser& net, Denoi
   SF_CHECK(!own || !theirs || *own == *theirs, who, ": its ", name,
            " is of another family than the unet: its levels have ", listed(*own), " channels, the unet's ",
            listed(*theirs));
-  if (auto* text = unet.config().find("cross_attention_dim"); text && text->is(io::Object::Int)) {
+  const io::Object config = unet.config();
+  if (auto* text = config.find("cross_attention_dim"); text && text->is(io::Object::Int)) {
     const int64_t wanted = text->as_int(), has = net.config_int("cross_attention_dim", wanted);
     SF_CHECK(has == wanted, who, ": its ", name, " is of another family than the unet: it reads text of ", has,
              " features, the unet of ", wanted);

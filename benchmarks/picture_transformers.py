@@ -1,8 +1,8 @@
 """Transformers of pictures beside diffusers' where that is installed: FLUX's, Stable Diffusion 3.5 large's and
 Z-Image's at their published widths, with one block of each kind, for a picture of 512x512.
 
-    PYTHONPATH=build/python python benchmarks/transformers.py [--torch-python PYTHON] [--bench build/scaffolding_bench]
-    [--rounds N] [--threads N] [--row TEXT]
+    PYTHONPATH=build/python python benchmarks/picture_transformers.py [--torch-python PYTHON]
+    [--bench build/scaffolding_bench] [--rounds N] [--threads N] [--row TEXT]
 
 Rows: "flux" is one double and one single block, 1024 patches and 512 tokens of text; "sd35" one joint block, 1024
 patches and 333 tokens; "z-image" one layer of each of its three lists, 1024 patches and 128 tokens. Weights are random.
@@ -12,6 +12,7 @@ fastest unit reaches.
 """
 
 import json
+import pathlib
 import statistics
 import time
 
@@ -96,7 +97,7 @@ def main():
     for row in (f"{name} {dtype}" for name in MODELS for dtype in DTYPES):
         if options.row not in row:
             continue
-        peak = peak_of(options.bench, DTYPES[row.split()[-1]], options.threads)
+        peak = peak_of(options.bench, row.split()[-1], options.threads)
         medians = medians_of(turns.take_turns(options, __file__, [row], turns.programs(options)))
         for which, m in medians.items():
             line = f"{row:12} {which:6} {m['wall']:.3f} s"
@@ -108,8 +109,6 @@ def main():
 
 
 def add_options(parser):
-    import pathlib
-
     parser.add_argument("--bench", type=pathlib.Path, default=pathlib.Path("build/scaffolding_bench"))
     parser.add_argument("--row", default="", help="only rows whose name has this in it")
 
