@@ -71,8 +71,8 @@ case("unicode", {**CAT, "prompt": "  caf\u00e9 \u732b\n\n<|im_end|> \U0001f408 "
 case("empty", {**CAT, "prompt": "", "num_inference_steps": 1})
 case("latents", {**CAT, "latents": {"floats": [1, 4, 8, 10]}})
 case("latent_output", {**CAT, "output_type": "latent"})
-given = {**without(CAT, "prompt"), "prompt_embeds": {"each": [[5, 16], [33, 16]]}}
-case("embeds", {**given, "negative_prompt_embeds": {"each": [[3, 16], [7, 16]]}})
+given = {**without(CAT, "prompt"), "prompt_embeds": {"list": [{"floats": [5, 16]}, {"floats": [33, 16]}]}}
+case("embeds", {**given, "negative_prompt_embeds": {"list": [{"floats": [3, 16]}, {"floats": [7, 16]}]}})
 case("embeds_alone", {**given, "guidance_scale": 0.0, "num_images_per_prompt": 2})
 picture = {**without(CAT, "height", "width"), "image": {"picture": [16, 20]}, "num_inference_steps": 4}
 case("img2img", picture, cls=ZImageImg2ImgPipeline)

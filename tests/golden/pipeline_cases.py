@@ -20,8 +20,7 @@ pipelines/FAMILY.safetensors.xz: what came out of each case: int16, levels_of() 
 diffusers gives in levels; float32, latents and other tensors, thinned as model_cases.py does.
 
 An argument of a call is as JSON has it, but for {"picture": [height, width]}, {"mask": [height, width]}, {"floats":
-shape}, {"numbers": [...]}, {"tuple": [...]}, {"list": [...]} of such, {"each": [shape, ...]}, a list of tensors, and
-{"callback": name}: see pipeline_inputs.py.
+shape}, {"numbers": [...]}, {"tuple": [...]}, {"list": [...]} of such and {"callback": name}: see pipeline_inputs.py.
 """
 
 import pathlib
@@ -43,15 +42,13 @@ def arguments_of(call, make):
             return spec
         ((kind, given),) = spec.items()
         if kind == "list":
-            return [value(name, part) for part in given]
+            return [value(f"{name}.{i}", part) for i, part in enumerate(given)]
         if kind == "tuple":
             return tuple(given)
         if kind == "numbers":
             return make("tensor", np.array(given))
         if kind == "floats":
             return make("tensor", embeds(name, given))
-        if kind == "each":
-            return [make("tensor", embeds(f"{name}.{i}", shape)) for i, shape in enumerate(given)]
         if kind == "callback":
             return CALLBACKS[given]
         return make(kind, {"picture": picture, "mask": mask}[kind](*given))

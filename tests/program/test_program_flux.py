@@ -67,4 +67,4 @@ def test_a_picture_changed_as_it_says(program, folders):
     call = {"height": 64, "width": 32, "max_area": 2048, "max_sequence_length": 16}
     assert_same(got, pictures_of(pipe, image=picture, **call))
     assert tuple(got.shape) == (3, 64, 32)
-    assert sf._core._pipelines.kontext_size(60, 100) == (800, 1328)
+    assert sf._core._pipelines.picture_size("FluxKontextPipeline", pipe._parts(), 60, 100) == (800, 1328)

@@ -382,10 +382,11 @@ void bind_pipelines(nb::module_& core) {
   });
   m.def("side_multiple",
         [](const std::string& class_name, nb::dict parts) { return pipeline_of(class_name, parts)->side_multiple(); });
-  m.def("kontext_size", [](int64_t height, int64_t width) {  // pixels
-    SF_CHECK(height > 0 && width > 0, "kontext_size: sides must be above 0, got ", height, " and ", width);
-    auto size = FluxKontextPipeline::trained_size(height, width);
-    return nb::make_tuple(size.height, size.width);
+  // What a picture of these pixels is resized to before a call, or None
+  m.def("picture_size", [](const std::string& class_name, nb::dict parts, int64_t height, int64_t width) -> nb::object {
+    const auto size = pipeline_of(class_name, parts)->picture_size(height, width);
+    if (!size) return nb::none();
+    return nb::make_tuple(size->height, size->width);
   });
   m.def("default_size", [](const std::string& class_name, nb::dict parts) {  // (height, width) in pixels
     auto size = pipeline_of(class_name, parts)->size();

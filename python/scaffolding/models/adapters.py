@@ -73,6 +73,14 @@ def scale_of(who, attention_kwargs):
     return number(f"{who}: the scale of cross_attention_kwargs", others.pop("scale", 1.0)), others
 
 
+def only_scale_of(who, name, attention_kwargs):
+    """The scale of a model's argument `name`; NotImplementedError for other entries."""
+    scale, others = scale_of(who, attention_kwargs)
+    if others:
+        raise NotImplementedError(f"{who}: {name} has no use for {', '.join(sorted(others))}")
+    return scale
+
+
 @contextmanager
 def lora_scaled(models, scale):
     """Everything that is on in these models is `scale` times as strong within; afterwards it is as before, whatever

@@ -1,7 +1,7 @@
 """CogVideoX's transformer and autoencoder of videos, under diffusers' names."""
 
 from .._core import Tensor, stack
-from .adapters import lora_scaled, scale_of
+from .adapters import lora_scaled, only_scale_of
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .autoencoder_mixin import AutoencoderMixin
 from .dit import _as_tensor
@@ -25,9 +25,7 @@ def predicted(
     who = model._class_name
     if timestep_cond is not None:
         raise ValueError(f"{who}: timestep_cond must be None, the network has no projection of it")
-    scale, others = scale_of(who, attention_kwargs)
-    if others:
-        raise NotImplementedError(f"{who}: attention_kwargs has no use for {', '.join(sorted(others))}")
+    scale = only_scale_of(who, "attention_kwargs", attention_kwargs)
     if image_rotary_emb is not None and not isinstance(image_rotary_emb, Tensor):
         image_rotary_emb = stack(list(image_rotary_emb))
     device = hidden_states.device

@@ -5,7 +5,7 @@ import os
 from .. import _core
 from .._core import _models
 from ..nn import Module, ModuleList
-from .adapters import lora_scaled, scale_of
+from .adapters import lora_scaled, only_scale_of
 from .modeling import MODEL_CLASSES, ModelMixin, model_class
 from .outputs import ControlNetOutput
 
@@ -40,11 +40,7 @@ class ControlNetModel(ModelMixin):
         text_embeds, time_ids = added.pop("text_embeds", None), added.pop("time_ids", None)
         if added:
             raise NotImplementedError(f"ControlNetModel: added_cond_kwargs has no use for {', '.join(sorted(added))}")
-        scale, others = scale_of("ControlNetModel", cross_attention_kwargs)
-        if others:
-            raise NotImplementedError(
-                f"ControlNetModel: cross_attention_kwargs has no use for {', '.join(sorted(others))}"
-            )
+        scale = only_scale_of("ControlNetModel", "cross_attention_kwargs", cross_attention_kwargs)
         if not isinstance(timestep, _core.Tensor):
             timestep = _core.tensor(timestep, device=sample.device)
         if not isinstance(conditioning_scale, _core.Tensor):

@@ -1,6 +1,6 @@
 """FLUX's transformer, under diffusers' name."""
 
-from .adapters import lora_scaled, scale_of
+from .adapters import lora_scaled, only_scale_of
 from .dit import _as_tensor
 from .modeling import ModelMixin, model_class
 from .outputs import Transformer2DModelOutput
@@ -39,9 +39,7 @@ class FluxTransformer2DModel(ModelMixin):
         controlnet_blocks_repeat: the former go round. ValueError where shapes do not fit.
         """
         who = self._class_name
-        scale, others = scale_of(who, joint_attention_kwargs)
-        if others:
-            raise NotImplementedError(f"{who}: joint_attention_kwargs has no use for {', '.join(sorted(others))}")
+        scale = only_scale_of(who, "joint_attention_kwargs", joint_attention_kwargs)
         device = hidden_states.device
         with lora_scaled([self], scale):
             sample = self.native_forward(

@@ -1,7 +1,7 @@
 """Stable Diffusion 3's transformer, under diffusers' name."""
 
 from .._core import Tensor, int64, tensor
-from .adapters import lora_scaled, scale_of
+from .adapters import lora_scaled, only_scale_of
 from .dit import _as_tensor
 from .modeling import ModelMixin, model_class
 from .outputs import Transformer2DModelOutput
@@ -33,9 +33,7 @@ class SD3Transformer2DModel(ModelMixin):
         0.5} for LoRAs of half their strength in this call. skip_layers: numbers of the blocks that are left out.
         """
         who = type(self).__name__
-        scale, others = scale_of(who, joint_attention_kwargs)
-        if others:
-            raise NotImplementedError(f"{who}: joint_attention_kwargs has no use for {', '.join(sorted(others))}")
+        scale = only_scale_of(who, "joint_attention_kwargs", joint_attention_kwargs)
         if skip_layers is not None and not isinstance(skip_layers, Tensor):
             skip_layers = tensor(list(skip_layers), dtype=int64)
         with lora_scaled([self], scale):

@@ -1,7 +1,7 @@
 """UNet2DConditionModel, under diffusers' name."""
 
 from .. import _core
-from .adapters import lora_scaled, scale_of
+from .adapters import lora_scaled, only_scale_of
 from .modeling import ModelMixin, model_class
 from .outputs import UNet2DConditionOutput
 
@@ -44,11 +44,7 @@ class UNet2DConditionModel(ModelMixin):
             raise NotImplementedError(
                 f"UNet2DConditionModel: added_cond_kwargs has no use for {', '.join(sorted(added))}"
             )
-        scale, others = scale_of("UNet2DConditionModel", cross_attention_kwargs)
-        if others:
-            raise NotImplementedError(
-                f"UNet2DConditionModel: cross_attention_kwargs has no use for {', '.join(sorted(others))}"
-            )
+        scale = only_scale_of("UNet2DConditionModel", "cross_attention_kwargs", cross_attention_kwargs)
         if not isinstance(timestep, _core.Tensor):
             timestep = _core.tensor(timestep, device=sample.device)
         with lora_scaled([self], scale):

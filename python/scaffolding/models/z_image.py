@@ -2,7 +2,7 @@
 
 from .._core import Tensor, cat, stack, tensor
 from ..nn.utils.rnn import pad_sequence
-from .adapters import lora_scaled, scale_of
+from .adapters import lora_scaled, only_scale_of
 from .modeling import ModelMixin, model_class
 from .outputs import Transformer2DModelOutput
 
@@ -55,9 +55,7 @@ class ZImageTransformer2DModel(ModelMixin):
         ):
             if value is not None:
                 raise NotImplementedError(f"{who}: {name} is not supported")
-        scale, others = scale_of(who, joint_attention_kwargs)
-        if others:
-            raise NotImplementedError(f"{who}: joint_attention_kwargs has no use for {', '.join(sorted(others))}")
+        scale = only_scale_of(who, "joint_attention_kwargs", joint_attention_kwargs)
         with lora_scaled([self], scale):
             if isinstance(x, Tensor):
                 sample = self.native_forward(x, t, cap_feats, cap_mask, patch_size, f_patch_size)

@@ -292,7 +292,7 @@ Activations count_activations(const DiffusionPipeline& pipeline, const AnyOption
     for (auto& network : parts.beside) network->reset();
     auto run = parts.pipeline->start(call);
     run->step();
-    latents = run->latents.ndim() == 3 ? run->still(run->latents) : run->latents;  // tokens are decoded as a picture
+    latents = run->decodable(run->latents);
     // they come one after the other; what one gives is counted with the one that takes it
     int64_t peak = parts.denoiser->peak();
     for (auto& network : parts.beside) peak = std::max(peak, network->peak());

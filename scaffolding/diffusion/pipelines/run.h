@@ -85,6 +85,8 @@ class Run {
   // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now, of clips [n, T, 3, H, W]; 0: of all.
   Tensor preview(int64_t n = 0) const;
   std::vector<Tensors> preview_frames(int64_t n = 0) const;  // as finish_frames() has them
+  // Of the latents what is decoded, in the autoencoder's shape, of a family whose run has more or another one.
+  virtual Tensor decodable(const Tensor& latents) const { return latents; }
   // Latents as a picture's [B, C, h, w]: of clips those of the first frame.
   virtual Tensor still(const Tensor& latents) const { return latents; }
   void interrupt() { interrupted_ = true; }  // the steps that remain are left out
@@ -126,8 +128,6 @@ class Run {
   // The latents after a step from the denoiser's guided output; families change what is special there.
   virtual void advance(const Tensor& model_output);
   virtual void keep_more(const Tensor& /*places*/) {}  // the tensors of B samples that a family has besides
-  // Of the latents what is decoded, of a family whose run has more than was asked for.
-  virtual Tensor decodable(const Tensor& latents) const { return latents; }
   // Decoded values [B, 3, H, W], about -1 to 1, as large as was asked for: of a family that computes in another size.
   // Clips [B, 3, T, H, W] as [B, T, 3, H, W].
   virtual Tensor shaped(const Tensor& values) const { return values; }

@@ -38,13 +38,24 @@ void check_embeds(const char* who, const char* name, const Tensor& t, int64_t nd
   check_floating(who, name, t);
 }
 
-// A smaller list may be one text for all.
-void check_count(const char* who, const char* name, const std::vector<std::string>& texts, int64_t prompts) {
-  SF_CHECK(texts.empty() || texts.size() == 1 || int64_t(texts.size()) == prompts, who, ": ", name,
-           " must be one text, or one for each of ", prompts, " prompts, got ", texts.size());
+}  // namespace
+
+void check_texts(const char* who, int64_t prompts,
+                 std::initializer_list<std::pair<const char*, const std::vector<std::string>*>> lists) {
+  for (auto& [name, texts] : lists)
+    SF_CHECK(texts->size() < 2 || int64_t(texts->size()) == prompts, who, ": ", name,
+             " must be one text, or one for each of ", prompts, " prompts, got ", texts->size());
 }
 
-}  // namespace
+void check_pooled(const char* who, int64_t prompts, std::initializer_list<PooledBeside> lists) {
+  for (auto& [name, embeds, pooled] : lists) {
+    std::string other = name;
+    other.insert(other.find("prompt"), "pooled_");
+    SF_CHECK(!*embeds || *pooled, who, ": ", name, " need ", other, " of the same text encoders");
+    SF_CHECK(!*pooled || (pooled->ndim() == 2 && pooled->size(0) == prompts && is_floating(pooled->dtype())), who, ": ",
+             other, " must be [", prompts, ", features], got ", pooled->shape());
+  }
+}
 
 int64_t TextPipeline::prompts(const GenerationOptions& o) const {
   return o.prompt_embeds ? o.prompt_embeds.size(0) : int64_t(o.prompt.size());
@@ -76,7 +87,7 @@ void TextPipeline::check_call(const GenerationOptions& o) const {
     SF_CHECK(o.prompt_embeds.shape() == o.negative_prompt_embeds.shape(), name(),
              ": prompt_embeds and negative_prompt_embeds must have one shape, got ", o.prompt_embeds.shape(), " and ",
              o.negative_prompt_embeds.shape());
-  check_count(name(), "negative_prompt", o.negative_prompt, prompts(o));
+  check_texts(name(), prompts(o), {{"negative_prompt", &o.negative_prompt}});
   check_generators(o.generator, prompts(o) * o.num_images_per_prompt);
 }
 

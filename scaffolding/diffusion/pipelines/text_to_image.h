@@ -33,6 +33,17 @@ struct GenerationOptions {
   OptionFields fields();
 };
 
+// ValueError for a list that is neither one text nor one for each of `prompts`.
+void check_texts(const char* who, int64_t prompts,
+                 std::initializer_list<std::pair<const char*, const std::vector<std::string>*>> lists);
+// ValueError for embeds without the pooled ones of the same encoders, and for pooled ones that are not [prompts,
+// features]. The latter are called "pooled_prompt_embeds" where the former are "prompt_embeds".
+struct PooledBeside {
+  const char* name;
+  const Tensor *embeds, *pooled;
+};
+void check_pooled(const char* who, int64_t prompts, std::initializer_list<PooledBeside> lists);
+
 class TextPipeline : public DiffusionPipeline {
  protected:
   // ValueError for arguments that contradict each other, and for components that are needed and absent.

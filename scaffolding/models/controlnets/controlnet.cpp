@@ -5,6 +5,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/stopping.h"
+#include "scaffolding/io/config.h"
 #include "scaffolding/models/parts/attention.h"
 #include "scaffolding/models/parts/time_shifts.h"
 #include "scaffolding/nn/init.h"
@@ -50,33 +51,16 @@ io::Fields ControlNetConfig::fields() {
 
 namespace {
 
-// The fields that both configs have, from the one to the other.
-template <class From, class To> void copy_fields(const From& from, To& to) {
-  to.in_channels = from.in_channels;
-  to.flip_sin_to_cos = from.flip_sin_to_cos;
-  to.freq_shift = from.freq_shift;
-  to.down_block_types = from.down_block_types;
-  to.mid_block_type = from.mid_block_type;
-  to.only_cross_attention = from.only_cross_attention;
-  to.block_out_channels = from.block_out_channels;
-  to.downsample_padding = from.downsample_padding;
-  to.mid_block_scale_factor = from.mid_block_scale_factor;
-  to.act_fn = from.act_fn;
-  to.norm_num_groups = from.norm_num_groups;
-  to.norm_eps = from.norm_eps;
-  to.transformer_layers_per_block = from.transformer_layers_per_block;
-  to.encoder_hid_dim = from.encoder_hid_dim;
-  to.encoder_hid_dim_type = from.encoder_hid_dim_type;
-  to.attention_head_dim = from.attention_head_dim;
-  to.num_attention_heads = from.num_attention_heads;
-  to.use_linear_projection = from.use_linear_projection;
-  to.class_embed_type = from.class_embed_type;
-  to.addition_embed_type = from.addition_embed_type;
-  to.addition_time_embed_dim = from.addition_time_embed_dim;
-  to.num_class_embeds = from.num_class_embeds;
-  to.upcast_attention = from.upcast_attention;
-  to.resnet_time_scale_shift = from.resnet_time_scale_shift;
-  to.projection_class_embeddings_input_dim = from.projection_class_embeddings_input_dim;
+// The fields that both configs have, from the one to the other, but for two that are lists in one of them alone.
+void copy_fields(const io::Fields& from, const io::Fields& to) {
+  const io::Object all = io::write_fields(from);
+  io::Object common = io::Object::container(io::Object::Dict);
+  for (auto& field : to) {
+    const std::string name = field.name;
+    const io::Object* value = name == "layers_per_block" || name == "cross_attention_dim" ? nullptr : all.find(name);
+    if (value) common.items().insert(common.items().end(), {io::Object(name), *value});
+  }
+  io::read_fields(ControlNetModel::kName, to, common);
 }
 
 // The one number of a UNet's field that a ControlNet has no list for.
@@ -121,17 +105,17 @@ nn::Conv2d zero_convolution(int64_t in, int64_t out, int64_t kernel) {
 
 UNet2DConditionConfig ControlNetConfig::unet() const {
   UNet2DConditionConfig unet;
-  copy_fields(*this, unet);
+  copy_fields(ControlNetConfig(*this).fields(), unet.fields());
   unet.layers_per_block = layers_per_block;
   unet.cross_attention_dim = cross_attention_dim;
-  unet.addition_embed_type_num_heads = addition_embed_type_num_heads;
   unet.up_block_types.assign(down_block_types.size(), "UpBlock2D");  // which it has not
   return unet;
 }
 
 ControlNetConfig ControlNetModel::config_beside(const UNet2DConditionConfig& unet) {
   Config c;
-  copy_fields(unet, c);
+  copy_fields(UNet2DConditionConfig(unet).fields(), c.fields());
+  c.addition_embed_type_num_heads = Config().addition_embed_type_num_heads;  // as diffusers has it
   c.layers_per_block = one_number("layers_per_block", unet.layers_per_block);
   c.cross_attention_dim = one_number("cross_attention_dim", unet.cross_attention_dim);
   return c;

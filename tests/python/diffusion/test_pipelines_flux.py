@@ -216,7 +216,7 @@ def test_what_does_not_fit_is_refused():
     }.values():
         with pytest.raises((ValueError, NotImplementedError), match=message):
             pipe(**{**call, **change})
-    with pytest.raises(ValueError, match="pooled embeds"):
+    with pytest.raises(ValueError, match="prompt_embeds need pooled_prompt_embeds"):
         pipe(prompt_embeds=sf.zeros(1, 5, 24), num_inference_steps=1)
     with pytest.raises(ValueError, match="not both text encoders"):
         make(text_encoder_2=None, tokenizer_2=None)("a cat", num_inference_steps=1)

@@ -48,7 +48,7 @@ class _Kontext(_Flux):
         first = picture_of(image[0] if isinstance(image, (list, tuple)) else image)
         height, width = (first if first is not None else self.image_processor.preprocess(image)).shape[-2:]
         if resize:
-            height, width = _pipelines.kontext_size(height, width)
+            height, width = _pipelines.picture_size(self._entry_name, self._parts(), height, width)
         multiple = self.image_processor.config["vae_scale_factor"]
         sides = (side // multiple * multiple for side in (height, width))
         given["image"] = self.image_processor.preprocess(image, *sides)

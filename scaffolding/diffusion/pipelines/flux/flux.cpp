@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/schedulers/timestep_spacing.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -79,18 +80,12 @@ void FluxBase::check_flux(const FluxOptions& o) const {
   SF_CHECK(std::isfinite(o.true_cfg_scale), name(), ": true_cfg_scale must be finite, got ", o.true_cfg_scale);
   SF_CHECK(o.max_sequence_length > 0 && o.max_sequence_length <= kMostWords, name(),
            ": max_sequence_length must be from 1 to ", kMostWords, ", got ", o.max_sequence_length);
+  check_texts(name(), prompts(o), {{"prompt_2", &o.prompt_2}, {"negative_prompt_2", &o.negative_prompt_2}});
+  check_pooled(name(), prompts(o),
+               {{"prompt_embeds", &o.prompt_embeds, &o.pooled_prompt_embeds},
+                {"negative_prompt_embeds", &o.negative_prompt_embeds, &o.negative_pooled_prompt_embeds}});
   SF_CHECK((o.prompt_2.empty() || !o.prompt_embeds) && (o.negative_prompt_2.empty() || !o.negative_prompt_embeds),
            name(), ": takes prompt_2 with prompt, not with prompt_embeds, and so of the negative ones");
-  for (auto [what, embeds, pooled] :
-       {std::tuple{"prompt_embeds", &o.prompt_embeds, &o.pooled_prompt_embeds},
-        {"negative_prompt_embeds", &o.negative_prompt_embeds, &o.negative_pooled_prompt_embeds}}) {
-    SF_CHECK(!*embeds || *pooled, name(), ": ", what, " need pooled embeds of the same prompts");
-    SF_CHECK(!*pooled || (pooled->ndim() == 2 && pooled->size(0) == prompts(o) && is_floating(pooled->dtype())), name(),
-             ": the pooled embeds beside ", what, " must be [", prompts(o), ", features], got ", pooled->shape());
-  }
-  for (auto [what, list] : {std::pair{"prompt_2", &o.prompt_2}, {"negative_prompt_2", &o.negative_prompt_2}})
-    SF_CHECK(list->size() < 2 || int64_t(list->size()) == prompts(o), name(), ": ", what,
-             " must be one text, or one for each of ", prompts(o), " prompts, got ", list->size());
 }
 
 FluxEmbeds FluxBase::encode_prompt(const FluxOptions& o) const {
@@ -153,10 +148,7 @@ void FluxBase::prepare_run(FluxRun& run, const FluxOptions& o) const {
   const io::Object config = run.scheduler->config();
   auto* flow = config.find("use_flow_sigmas");  // a sampler that makes them itself
   if (!schedule.sigmas && !(flow && flow->is(io::Object::Bool) && flow->as_bool())) {
-    schedule.sigmas.emplace();
-    const double n = double(o.num_inference_steps), last = 1 / n;
-    for (int64_t i = 0; i < o.num_inference_steps; ++i)
-      schedule.sigmas->push_back(n > 1 ? 1 + double(i) * ((last - 1) / (n - 1)) : 1);
+    schedule.sigmas = linspace64(1, 1 / double(o.num_inference_steps), o.num_inference_steps);
   }
   const int64_t h = run.height / kPatch, w = run.width / kPatch;
   schedule.mu = flow_shift(*run.scheduler, h * w);
@@ -196,11 +188,11 @@ Shape FluxBase::latent_shape(const FluxRun& run, const FluxOptions& o) const {
           run.width};
 }
 
-Tensor FluxBase::given_latents(const FluxRun& run, const FluxOptions& o) const {
+Tensor FluxBase::given_latents(FluxRun& run, const FluxOptions& o) const {
   const Shape shape = latent_shape(run, o);
   check_shape(name(), "latents", o.latents,
               {shape[0], run.height / kPatch * (run.width / kPatch), shape[1] * kPatch * kPatch});
-  return o.latents.to(transformer->device()).to(const_cast<FluxRun&>(run).prompt_embeds().dtype());
+  return o.latents.to(transformer->device()).to(run.prompt_embeds().dtype());
 }
 
 }  // namespace sf::diffusion

@@ -37,8 +37,6 @@ struct FluxRun : Run {
   Tensor told_times(const Tensor& timesteps) const override;
   Tensor as_sample(const Tensor& latents) const override { return packed_latents(latents); }
   Tensor as_predicted(const Tensor& output) const override { return still(output); }
-
- protected:
   Tensor decodable(const Tensor& tokens) const override { return still(tokens); }
 };
 
@@ -69,7 +67,7 @@ class FluxBase : public TextPipeline {
   // [B, C, h, w] of a run's latents
   Shape latent_shape(const FluxRun& run, const FluxOptions& o) const;
   // The caller's tokens; ValueError where they do not fit the run.
-  Tensor given_latents(const FluxRun& run, const FluxOptions& o) const;
+  Tensor given_latents(FluxRun& run, const FluxOptions& o) const;
 };
 
 // Of pipelines whose folders may name an IP adapter's parts, which are not used.

@@ -41,24 +41,22 @@ void StableDiffusion3Base::check_sd3(const StableDiffusion3Options& o) const {
              " with prompt, not with prompt_embeds");
     SF_CHECK(list->empty() || !o.negative_prompt_embeds || !is_negative, name(), ": takes ", what,
              " or negative_prompt_embeds, not both");
-    SF_CHECK(list->size() < 2 || int64_t(list->size()) == n, name(), ": ", what,
-             " must be one text, or one for each of ", n, " prompts, got ", list->size());
+    check_texts(name(), n, {{what, list}});
   }
-  SF_CHECK(!o.prompt_embeds || o.pooled_prompt_embeds, name(),
-           ": prompt_embeds need pooled_prompt_embeds of the same text encoders");
-  SF_CHECK(!o.negative_prompt_embeds || o.negative_pooled_prompt_embeds, name(),
-           ": negative_prompt_embeds need negative_pooled_prompt_embeds");
-  for (auto [what, t] : {std::pair{"pooled_prompt_embeds", &o.pooled_prompt_embeds},
-                         {"negative_pooled_prompt_embeds", &o.negative_pooled_prompt_embeds}})
-    SF_CHECK(!*t || (t->ndim() == 2 && t->size(0) == n && is_floating(t->dtype())), name(), ": ", what, " must be [", n,
-             ", features], got ", t->shape());
+  check_pooled(name(), n,
+               {{"prompt_embeds", &o.prompt_embeds, &o.pooled_prompt_embeds},
+                {"negative_prompt_embeds", &o.negative_prompt_embeds, &o.negative_pooled_prompt_embeds}});
   SF_CHECK(o.max_sequence_length > 0 && o.max_sequence_length <= kMostTokens, name(),
            ": max_sequence_length must be from 1 to ", kMostTokens, ", got ", o.max_sequence_length);
   SF_CHECK(!o.mu || std::isfinite(*o.mu), name(), ": mu must be finite, got ", o.mu.value_or(0));
 }
 
+int64_t StableDiffusion3Base::side_multiple() const {
+  return vae_scale_factor() * transformer->config_int("patch_size", 2);
+}
+
 void StableDiffusion3Base::check_patches(int64_t height, int64_t width) const {
-  const int64_t side = vae_scale_factor() * transformer->config_int("patch_size", 2);
+  const int64_t side = side_multiple();
   SF_CHECK(height % side == 0 && width % side == 0, name(), ": height and width must be divisible by ", side, ", got ",
            height, " and ", width);
 }
@@ -185,7 +183,7 @@ void StableDiffusion3Base::prepare_run(Run& run, const StableDiffusion3Options& 
                  {"pooled_prompt_embeds", &run.told.at("pooled_projections")}};
   run.truncated = embeds.truncated;
   run.scheduler = o.scheduler ? o.scheduler : scheduler;
-  const int64_t side = vae_scale_factor() * transformer->config_int("patch_size", 2);
+  const int64_t side = side_multiple();
   run.schedule =
       schedule(*run.scheduler, o, o.mu.value_or(flow_shift(*run.scheduler, size.height / side * (size.width / side))));
   run.step_options = step_options(*run.scheduler, o.eta, o.generator);

@@ -39,6 +39,7 @@ class StableDiffusion3Base : public TextPipeline {
   // Of B = prompts * num_images_per_prompt samples; negative ones are undefined without guidance.
   StableDiffusion3Embeds encode_prompt(const StableDiffusion3Options& options) const;
   std::vector<std::pair<std::string, Tensor>> prompt_tensors(const StableDiffusion3Options& options) const;
+  int64_t side_multiple() const override;
 
  protected:
   void check_sd3(const StableDiffusion3Options& o) const;  // what all runs of these check

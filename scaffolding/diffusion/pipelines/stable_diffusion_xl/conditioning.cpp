@@ -36,17 +36,10 @@ void StableDiffusionXLBase::check_xl(const StableDiffusionXLOptions& o) const {
            ": takes prompt_2 and negative_prompt_2 with prompt, not with prompt_embeds");
   SF_CHECK(o.negative_prompt_2.empty() || !o.negative_prompt_embeds, name(),
            ": takes negative_prompt_2 or negative_prompt_embeds, not both");
-  SF_CHECK(!o.prompt_embeds || o.pooled_prompt_embeds, name(),
-           ": prompt_embeds need pooled_prompt_embeds of the same text encoder");
-  SF_CHECK(!o.negative_prompt_embeds || o.negative_pooled_prompt_embeds, name(),
-           ": negative_prompt_embeds need negative_pooled_prompt_embeds");
-  for (auto [what, t] : {std::pair{"pooled_prompt_embeds", &o.pooled_prompt_embeds},
-                         {"negative_pooled_prompt_embeds", &o.negative_pooled_prompt_embeds}})
-    SF_CHECK(!*t || (t->ndim() == 2 && t->size(0) == prompts(o) && is_floating(t->dtype())), name(), ": ", what,
-             " must be [", prompts(o), ", features], got ", t->shape());
-  for (auto [what, list] : {std::pair{"prompt_2", &o.prompt_2}, {"negative_prompt_2", &o.negative_prompt_2}})
-    SF_CHECK(list->size() < 2 || int64_t(list->size()) == prompts(o), name(), ": ", what,
-             " must be one text, or one for each of ", prompts(o), " prompts, got ", list->size());
+  check_pooled(name(), prompts(o),
+               {{"prompt_embeds", &o.prompt_embeds, &o.pooled_prompt_embeds},
+                {"negative_prompt_embeds", &o.negative_prompt_embeds, &o.negative_pooled_prompt_embeds}});
+  check_texts(name(), prompts(o), {{"prompt_2", &o.prompt_2}, {"negative_prompt_2", &o.negative_prompt_2}});
   SF_CHECK(!o.denoising_end || std::isfinite(*o.denoising_end), name(), ": denoising_end must be finite, got ",
            o.denoising_end.value_or(0));
 }

@@ -233,6 +233,8 @@ DiffusionPipeline::Size ZImageBase::size(std::optional<int64_t> height, std::opt
   return {height.value_or(side(1)), width.value_or(side(2))};
 }
 
+int64_t ZImageBase::side_multiple() const { return kPatch * vae_scale_factor(); }
+
 Guidance ZImageBase::guidance_of(const ZImageOptions& o) const {
   return {.scale = o.guidance_scale,
           .mode = o.guidance_mode,
@@ -265,7 +267,7 @@ StepSchedule ZImageBase::schedule_of(Scheduler& steps, const ZImageOptions& o, i
 
 std::unique_ptr<ZImageRun> ZImageBase::prepare_run(const ZImageOptions& o, const Size& s) const {
   check_components();
-  const int64_t side = kPatch * vae_scale_factor();
+  const int64_t side = side_multiple();
   for (auto [what, v] : {std::pair{"height", s.height}, {"width", s.width}})
     SF_CHECK(v > 0 && v % side == 0, name(), ": height and width must be divisible by ", side, ", got ", what, "=", v);
   GenerationOptions alike = o;

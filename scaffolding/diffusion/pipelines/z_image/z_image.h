@@ -48,6 +48,7 @@ class ZImageBase : public TextPipeline {
   std::pair<ZImageCaptions, ZImageCaptions> encode_prompt(const ZImageOptions& options) const;
   std::vector<std::pair<std::string, Tensor>> prompt_tensors(const ZImageOptions& options) const;
   Size size(std::optional<int64_t> height = {}, std::optional<int64_t> width = {}) const override;
+  int64_t side_multiple() const override;
 
  protected:
   // The checks, the prompts and the schedule of a picture of this size; then the latents are the caller's.
