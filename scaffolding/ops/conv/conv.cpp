@@ -31,9 +31,10 @@ Tensor result_like(const Tensor& x, const Shape& sizes) {
               : empty(sizes, x.dtype(), x.device());
 }
 
-// 0: a weight in training changes at every step, its packed copy is not kept.
-uint64_t version_of_weight(const Tensor& w, bool in_training) {
-  if (in_training || !w.device().is_cpu()) return 0;
+// 0: a weight in training changes at every step, its packed copy is not kept; nor is that of `read`, what a kernel
+// reads of it, where that is a copy in memory which others have next.
+uint64_t version_of_weight(const Tensor& w, const Tensor& read, bool in_training) {
+  if (in_training || read.impl() != w.impl() || !w.device().is_cpu()) return 0;
   w.storage()->packed = true;
   return uint64_t(w.version()) + 1;
 }
@@ -116,7 +117,7 @@ Tensor conv_values(const Tensor& x, const Tensor& weight, const Tensor& bias, co
                    const ConvShape& shape) {
   const Call c = call_of(x, weight, bias, residual, shape);
   const bool in_training = weight.requires_grad() && (autograd::grad_enabled() || cpu::LeanMemory::keeps_few());
-  if (c.y.numel() > 0) run("conv", conv_forward, x, c.args(shape, version_of_weight(weight, in_training)));
+  if (c.y.numel() > 0) run("conv", conv_forward, x, c.args(shape, version_of_weight(weight, c.weight, in_training)));
   return c.y;
 }
 
@@ -176,7 +177,7 @@ Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& 
     if (g.numel() == 0) dx.zero_();
     else
       run("conv", conv_backward_data, dy,
-          ConvBackwardData{g, w, dx, shape, version_of_weight(weight, weight.requires_grad())});
+          ConvBackwardData{g, w, dx, shape, version_of_weight(weight, w, weight.requires_grad())});
   }
   return autograd::record("conv_input_gradient", dx, {dy, weight},
                           [dy = save(dy), w = save(weight), shape, nd = dy.requires_grad(),

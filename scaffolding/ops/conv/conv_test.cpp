@@ -228,4 +228,19 @@ TEST(WinogradOverTime, leaves_few_frames_to_others) {
   EXPECT_FALSE(taken);
 }
 
+// Of a weight that has to be laid out first, the packed copy is not that of the one before, which lay in the same
+// memory.
+TEST(Conv, weights_in_any_layout_are_not_taken_for_each_other) {
+  autograd::NoGrad off;
+  manual_seed(7);
+  const Tensor x = randn({1, 32, 40});
+  for (int i = 0; i < 4; ++i) {
+    const Tensor w = randn({3, 32, 24}).permute({2, 1, 0});
+    EXPECT_LT(amax(abs(conv1d(x, w) - conv1d(x.to(kFloat64), w.to(kFloat64)))).item(), 1e-3);
+    const Tensor up = randn({3, 24, 32}).permute({2, 1, 0});
+    const Tensor wide = conv_input_gradient(x.to(kFloat64), up.to(kFloat64), {1, 24, 42}, {});
+    EXPECT_LT(amax(abs(conv_input_gradient(x, up, {1, 24, 42}, {}) - wide)).item(), 1e-3);
+  }
+}
+
 }  // namespace sf::test
