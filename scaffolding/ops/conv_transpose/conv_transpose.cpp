@@ -1,11 +1,29 @@
 #include "scaffolding/ops/conv_transpose/conv_transpose.h"
 
 #include "scaffolding/autograd/autocast.h"
+#include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/conv/conv.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/pad/pad.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/view/view.h"
 
 namespace sf {
+
+// Of a signal with a stride s each sample of the result sees every s-th tap. So it is the convolution whose channels
+// are those of s neighbouring samples, which lie side by side where channels come last: the gradient's kernel
+// multiplies by all taps, s times as often. y[N, O, length].
+static Tensor by_phases(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t s, int64_t padding,
+                        int64_t length) {
+  const int64_t in = weight.size(0), out = weight.size(1), taps = (weight.size(2) + s - 1) / s;
+  Tensor w = pad(weight, {0, taps * s - weight.size(2)});
+  w = flip(w.reshape({in, out, taps, s}), {2}).permute({3, 1, 0, 2}).reshape({s * out, in, taps});
+  const Tensor y = to_channels_last(conv1d(to_channels_last(x), w, bias ? repeat(bias, {s}) : bias, {1}, taps - 1));
+  const Tensor samples = y.transpose(1, 2).reshape({x.size(0), -1, out}).narrow(1, padding, length).transpose(1, 2);
+  return x.is_contiguous() ? contiguous(samples) : to_channels_last(samples);
+}
 
 static Tensor conv_transpose(const char* op, int64_t dims, const Tensor& input, const Tensor& weight,
                              const Tensor& bias, const Shape& stride, const Shape& padding, const Shape& output_padding,
@@ -36,6 +54,10 @@ static Tensor conv_transpose(const char* op, int64_t dims, const Tensor& input, 
     SF_CHECK(n > 0, op, ": input ", input.shape(), " and padding ", padding, " leave no output");
     out.push_back(n);
   }
+  const int64_t last = (input.size(2) + (weight.size(2) + s.stride[0] - 1) / s.stride[0] - 1) * s.stride[0];
+  if (dims == 1 && groups == 1 && s.stride[0] > 1 && s.dilation[0] == 1 && input.device().is_cpu() &&
+      input.numel() > 0 && s.padding[0] + out[2] <= last && !autograd::any_requires_grad({input, weight, bias}))
+    return by_phases(input, weight, bias, s.stride[0], s.padding[0], out[2]);
   Tensor y = conv_input_gradient(input, weight, out, s);
   if (!bias) return y;
   Shape broadcast = Shape::filled(dims + 1, 1);
