@@ -1,5 +1,5 @@
 """Checkpoint files of every kind: one way into all of them, shards, NumPy's and llama.cpp's formats; pictures
-(data/image.py) and videos (data/video.py).
+(data/image.py), videos (data/video.py) and sound (data/audio.py).
 
 Files are mapped: tensors borrow their pages where the format allows it,
 and the files must not be truncated while they live.
@@ -11,6 +11,7 @@ import os
 import re
 
 from . import _core
+from .data.audio import load_audio, load_wav, save_wav
 from .data.image import (
     can_write_animation,
     decode_image,
@@ -34,10 +35,12 @@ __all__ = [
     "decode_image",
     "encode_image",
     "image_info",
+    "load_audio",
     "load_checkpoint",
     "load_gguf",
     "load_npy",
     "load_npz",
+    "load_wav",
     "open_checkpoint",
     "read_image",
     "read_video",
@@ -46,6 +49,7 @@ __all__ = [
     "save_npz",
     "save_sharded",
     "save_video",
+    "save_wav",
     "write_image",
 ]
 

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "scaffolding/data/video_dataset.h"
+#include "scaffolding/io/audio/wav.h"
 #include "scaffolding/io/video/video_writer.h"
 
 namespace sf::py {
@@ -24,10 +25,12 @@ void bind_video(nb::module_& d) {
       .def(
           "__init__",
           [](io::VideoWriter* self, const std::string& path, double fps, int quality, io::VideoText metadata,
-             int64_t loop, const std::string& encoder) {
-            new (self) io::VideoWriter(path, {fps, quality, std::move(metadata), loop, encoder});
+             int64_t loop, const std::string& encoder, const std::optional<Tensor>& audio, int64_t audio_sample_rate) {
+            new (self) io::VideoWriter(
+                path, {fps, quality, std::move(metadata), loop, encoder, audio.value_or(Tensor()), audio_sample_rate});
           },
-          nb::arg("path"), nb::arg("fps"), nb::arg("quality"), nb::arg("metadata"), nb::arg("loop"), nb::arg("encoder"))
+          nb::arg("path"), nb::arg("fps"), nb::arg("quality"), nb::arg("metadata"), nb::arg("loop"), nb::arg("encoder"),
+          nb::arg("audio").none(), nb::arg("audio_sample_rate"))
       .def("append",
            [](io::VideoWriter& w, const Tensor& frame) {
              nb::gil_scoped_release release;
@@ -78,6 +81,21 @@ void bind_video(nb::module_& d) {
         for (auto& [key, value] : r.info().metadata) all[unicode(key)] = unicode(value);
         return all;
       });
+  d.def(
+      "save_wav",
+      [](const std::string& path, const Tensor& audio, int64_t sampling_rate, const std::string& encoding) {
+        nb::gil_scoped_release release;
+        io::save_wav(path, audio, sampling_rate, io::wav_encoding(encoding));
+      },
+      nb::arg("path"), nb::arg("audio"), nb::arg("sampling_rate"), nb::arg("encoding"));
+  d.def("load_audio", [](const std::string& path, bool wav_only) {
+    io::Audio audio;
+    {
+      nb::gil_scoped_release release;
+      audio = wav_only ? io::load_wav(path) : io::load_audio(path);
+    }
+    return nb::make_tuple(audio.samples, audio.sampling_rate);
+  });
   d.def("why_no_video", [](const std::string& path) -> nb::object {
     std::string why;
     if (io::can_write(io::video_format(path), &why)) return nb::none();

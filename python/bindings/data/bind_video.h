@@ -1,4 +1,4 @@
-// Videos: _core._data.VideoReader, VideoWriter and read_clip.
+// Videos and sound: _core._data.VideoReader, VideoWriter, save_wav and load_audio.
 #pragma once
 #include "python/bindings/core/bind_tensor.h"
 

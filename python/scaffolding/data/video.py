@@ -5,6 +5,7 @@ import operator
 import os
 
 from .. import _core
+from .audio import as_audio
 
 _data = _core._data
 
@@ -32,15 +33,23 @@ class VideoWriter:
     fps: frames a second, 0.01 to 1000, to 100 with GIF. quality: 1 to 100, of what is not lossless. metadata: a dict of
     strings (title, comment, artist, album, date, copyright, genre; any keys in .mkv, .webm and PNG; none in
     GIF and WebP). loop: how often GIF and WebP play, 0 for ever. encoder: libav's name of it, where another than the
-    first that is there of libx264, libopenh264 and mpeg4 is wanted.
+    first that is there of libx264, libopenh264 and mpeg4 is wanted. audio: the sound of .mp4, .mov, .mkv (AAC) and
+    .webm (Opus or Vorbis), as save_wav takes it, of audio_sample_rate samples a second.
 
     NotImplementedError saying what to install where the format cannot be written here.
     """
 
-    def __init__(self, path, fps=8, *, metadata=None, quality=80, loop=0, encoder=None):
+    def __init__(
+        self, path, fps=8, *, metadata=None, quality=80, loop=0, encoder=None, audio=None, audio_sample_rate=None
+    ):
         self.path = os.fspath(path)
+        if audio is not None and audio_sample_rate is None:
+            raise ValueError("save_video: audio needs an audio_sample_rate")
+        audio = None if audio is None else as_audio("save_video", audio)
         text = {str(key): str(value) for key, value in (metadata or {}).items()}
-        self._native = _data.VideoWriter(self.path, float(fps), quality, text, loop, encoder or "")
+        self._native = _data.VideoWriter(
+            self.path, float(fps), quality, text, loop, encoder or "", audio, audio_sample_rate or 0
+        )
 
     def append(self, frame):
         """A tensor or array [H, W, 3] or [3, H, W], uint8 or floating in [0, 1], on any device, or a PIL image. All
@@ -72,10 +81,13 @@ class VideoWriter:
             self._native = None
 
 
-def save_video(path, frames, fps=8, *, metadata=None, quality=80, loop=0, encoder=None):
+def save_video(
+    path, frames, fps=8, *, metadata=None, quality=80, loop=0, encoder=None, audio=None, audio_sample_rate=None
+):
     """Writes frames as a video: [T, H, W, 3] or [T, 3, H, W], or an iterable of what VideoWriter.append takes, which
     need not all be in memory. Other arguments as VideoWriter's."""
-    with VideoWriter(path, fps, metadata=metadata, quality=quality, loop=loop, encoder=encoder) as video:
+    sound = {"audio": audio, "audio_sample_rate": audio_sample_rate}
+    with VideoWriter(path, fps, metadata=metadata, quality=quality, loop=loop, encoder=encoder, **sound) as video:
         shape = getattr(frames, "shape", None)
         if shape is not None and len(shape) != 4:
             raise ValueError(f"save_video: frames must be [T, H, W, 3] or [T, 3, H, W], got {tuple(shape)}")

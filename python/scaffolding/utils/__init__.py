@@ -4,9 +4,12 @@ from . import checkpoint, data
 from .._later import later
 
 _LATER = {
+    "encode_video": "export",
     "export_to_gif": "export",
     "export_to_video": "export",
+    "export_to_wav": "export",
     "load_image": "pictures",
+    "load_wav": "export",
     "make_grid": "grids",
     "make_image_grid": "pictures",
     "save_image": "grids",

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "scaffolding/core/out_of_memory.h"
-#include "scaffolding/io/video/libav.h"
 #include "scaffolding/io/video/libav_decoder.h"
+#include "scaffolding/io/video/libav_input.h"
 #include "scaffolding/io/video/video_container.h"
 
 namespace sf::io::libav {
@@ -46,64 +47,18 @@ class Decoder final : public FrameSource {
  private:
   [[noreturn]] void damaged(const std::string& why) const { fail(file_.name, ": cannot be read as a video: ", why); }
 
-  static int read_bytes(void* self, uint8_t* to, int bytes) {
-    auto* d = static_cast<Decoder*>(self);
-    const auto n = int(std::min<uint64_t>(uint64_t(bytes), d->file_.size - d->at_));
-    if (n <= 0) return AVERROR_EOF;
-    std::memcpy(to, d->file_.data + d->at_, size_t(n));
-    d->at_ += uint64_t(n);
-    return n;
-  }
-  static int64_t seek_bytes(void* self, int64_t offset, int whence) {
-    auto* d = static_cast<Decoder*>(self);
-    const auto size = int64_t(d->file_.size);
-    if (whence & AVSEEK_SIZE) return size;
-    whence &= ~AVSEEK_FORCE;
-    const int64_t from = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? int64_t(d->at_) : size;
-    if (offset < -from || offset > size - from) return AVERROR(EINVAL);
-    d->at_ = uint64_t(from + offset);
-    return from + offset;
-  }
-  static int open_nothing(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) { return AVERROR(EPERM); }
+  void open_file() { input_.emplace(file_, AVMEDIA_TYPE_VIDEO); }
 
-  void open_file() {
-    demuxer_.reset();
-    at_ = 0;
-    constexpr int kBuffer = 1 << 16;
-    auto* buffer = static_cast<uint8_t*>(av_malloc(kBuffer));
-    SF_CHECK_AS(OutOfMemory, buffer, file_.name, ": libav has no memory");
-    bytes_.reset(avio_alloc_context(buffer, kBuffer, 0, this, read_bytes, nullptr, seek_bytes));
-    AVFormatContext* context = avformat_alloc_context();
-    SF_CHECK_AS(OutOfMemory, bytes_ && context, file_.name, ": libav has no memory");
-    context->pb = bytes_.get();
-    context->flags |= AVFMT_FLAG_CUSTOM_IO;
-    context->io_open = open_nothing;  // a file names no other
-    const bool matroska = video_container(file_) == VideoContainer::Matroska;
-    const int opened =
-        avformat_open_input(&context, nullptr, av_find_input_format(matroska ? "matroska" : "mov"), nullptr);
-    if (opened < 0) damaged(error_text(opened));  // which freed the context
-    demuxer_.reset(context);
-    stream_ = -1;
-    for (unsigned i = 0; i < context->nb_streams; ++i) {
-      const AVStream* s = context->streams[i];
-      const bool video =
-          s->codecpar->codec_type == AVMEDIA_TYPE_VIDEO && !(s->disposition & AV_DISPOSITION_ATTACHED_PIC);
-      if (video && stream_ < 0) stream_ = int(i);
-      else context->streams[i]->discard = AVDISCARD_ALL;
-    }
-    SF_CHECK(stream_ >= 0, file_.name, ": has no video, only sound or text");
-  }
-
-  const AVStream& stream() const { return *demuxer_->streams[stream_]; }
+  const AVStream& stream() const { return input_->stream(); }
 
   // The next packet of the video; false at the end.
   bool next_packet() {
     for (;;) {
       av_packet_unref(packet_.get());
-      const int got = av_read_frame(demuxer_.get(), packet_.get());
+      const int got = av_read_frame(input_->context(), packet_.get());
       if (got == AVERROR_EOF) return false;
       if (got < 0) damaged(error_text(got));
-      if (packet_->stream_index != stream_) continue;
+      if (packet_->stream_index != input_->index()) continue;
       if (packet_->flags & AV_PKT_FLAG_CORRUPT) damaged("a frame is cut short");
       return true;
     }
@@ -178,7 +133,8 @@ class Decoder final : public FrameSource {
   void seek(size_t first) {
     const Packet& p = packets_[first];
     const int64_t time = p.dts != AV_NOPTS_VALUE ? p.dts : p.pts;
-    if (first == 0 || av_seek_frame(demuxer_.get(), stream_, time, AVSEEK_FLAG_BACKWARD) < 0) return rewind();
+    if (first == 0 || av_seek_frame(input_->context(), input_->index(), time, AVSEEK_FLAG_BACKWARD) < 0)
+      return rewind();
     if (!next_packet()) return rewind();
     const int64_t pts = time_of(*packet_);
     size_t at = first + 1;
@@ -311,7 +267,8 @@ class Decoder final : public FrameSource {
     if (!(info.fps > 0)) info.times.clear();
     info.codec = avcodec_get_name(codec_->codec_id);
     info.format = format_name();
-    for (const AVDictionaryEntry* e = nullptr; (e = av_dict_get(demuxer_->metadata, "", e, AV_DICT_IGNORE_SUFFIX));) {
+    for (const AVDictionaryEntry* e = nullptr;
+         (e = av_dict_get(input_->context()->metadata, "", e, AV_DICT_IGNORE_SUFFIX));) {
       std::string key = e->key;
       std::transform(key.begin(), key.end(), key.begin(),
                      [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
@@ -321,7 +278,7 @@ class Decoder final : public FrameSource {
 
   std::string format_name() const {
     if (video_container(file_) == VideoContainer::MP4) {
-      const AVDictionaryEntry* brand = av_dict_get(demuxer_->metadata, "major_brand", nullptr, 0);
+      const AVDictionaryEntry* brand = av_dict_get(input_->context()->metadata, "major_brand", nullptr, 0);
       return name(brand && std::string_view(brand->value) == "qt  " ? VideoFormat::MOV : VideoFormat::MP4);
     }
     // Both name themselves in their first bytes.
@@ -331,10 +288,7 @@ class Decoder final : public FrameSource {
 
   Bytes file_;
   FrameLimits limits_;
-  uint64_t at_ = 0;  // in the file
-  Owned<AVIOContext> bytes_;
-  Owned<AVFormatContext> demuxer_;  // reads bytes_, and so goes before it
-  int stream_ = -1;
+  std::optional<Input> input_;
   std::vector<Packet> packets_;  // in the order of the file, which is that of decoding
   std::vector<int64_t> shown_;   // the time of each frame, ascending
   std::vector<size_t> places_;   // its packet

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/io/video/frame_codecs.h"
 #include "scaffolding/io/video/libav.h"
 #include "scaffolding/io/video/libav_decoder.h"
+#include "scaffolding/io/video/libav_sound.h"
+#include "scaffolding/io/video/libav_still.h"
 
 namespace sf::io::libav {
 
@@ -68,10 +71,12 @@ class Encoder final : public FrameSink {
           "its colours cannot be converted");
     frame_->pts = count_++;
     send(frame_.get());
+    if (sound_) sound_->write_until(double(count_) * av_q2d(codec_->time_base));
   }
 
   void finish() override {
     send(nullptr);
+    if (sound_) sound_->finish();
     check(av_write_trailer(format_.get()), "the file cannot be finished");
     check(avio_closep(&format_->pb), "the file cannot be written");
     file_.commit();
@@ -130,6 +135,7 @@ class Encoder final : public FrameSink {
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = rate_;
     check(avcodec_parameters_from_context(stream_->codecpar, codec_.get()), "no memory");
+    if (o.audio) sound_.emplace(path_, format, o, made);
     for (auto& [key, value] : o.metadata) av_dict_set(&format_->metadata, key.c_str(), value.c_str(), 0);
     format_->flags |= AVFMT_FLAG_BITEXACT;  // the same frames make the same file
     const std::string place = "file:" + file_.temporary();
@@ -162,6 +168,7 @@ class Encoder final : public FrameSink {
   Owned<SwsContext> colours_;
   Owned<AVFormatContext> format_;
   AVStream* stream_ = nullptr;
+  std::optional<SoundStream> sound_;  // writes into format_
   int64_t count_ = 0;
 };
 
@@ -170,7 +177,10 @@ std::unique_ptr<FrameSink> sink(const std::string& path, VideoFormat format, int
   return std::make_unique<Encoder>(path, format, height, width, options);
 }
 
-void check_options(VideoFormat format, const VideoOptions& options) { encoder_of(format, options); }
+void check_options(VideoFormat format, const VideoOptions& options) {
+  encoder_of(format, options);
+  if (options.audio) SoundStream::check(format, options);
+}
 
 }  // namespace
 }  // namespace sf::io::libav
@@ -179,8 +189,12 @@ extern "C" const sf::io::VideoLibrary* scaffolding_video_library() {
   static const sf::io::VideoLibrary library = [] {
     av_log_set_level(AV_LOG_QUIET);  // the library throws and never prints
     av_max_alloc(size_t(1) << 30);   // of one block: tables whose sizes a file makes up
-    return sf::io::VideoLibrary{SF_VERSION, sf::io::libav::sink, sf::io::libav::check_options,
-                                sf::io::libav::decoded_source};
+    return sf::io::VideoLibrary{SF_VERSION,
+                                sf::io::libav::sink,
+                                sf::io::libav::check_options,
+                                sf::io::libav::decoded_source,
+                                sf::io::libav::decoded_sound,
+                                sf::io::libav::compressed_still};
   }();
   return &library;
 }

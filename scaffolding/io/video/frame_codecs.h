@@ -1,7 +1,7 @@
 // What VideoWriter and VideoReader ask of each kind of file, and what libscaffolding_video.so offers them. Not public.
 // Each object is used from one thread; the functions may be called from any.
 #pragma once
-#include "scaffolding/io/file.h"
+#include "scaffolding/io/audio/audio.h"
 #include "scaffolding/io/video/video_reader.h"
 #include "scaffolding/io/video/video_writer.h"
 
@@ -54,6 +54,8 @@ struct VideoLibrary {
   // ValueError naming the option where sink() would refuse it for frames of any size, NotSupported without an encoder.
   void (*check)(VideoFormat format, const VideoOptions& options);
   std::unique_ptr<FrameSource> (*source)(const Bytes& file, const FrameLimits& limits);
+  Audio (*sound)(const Bytes& file);
+  Tensor (*still)(const Tensor& picture, int crf);  // compressed_still
 };
 // Opened when it is first asked for and never closed; null where it cannot be, and `why_not` then says what to install.
 const VideoLibrary* video_library(std::string* why_not = nullptr);

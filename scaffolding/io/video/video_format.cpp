@@ -58,6 +58,8 @@ bool can_write(VideoFormat format, std::string* why_not) {
   }
 }
 
+bool holds_sound(VideoFormat format) { return format <= VideoFormat::WebM; }
+
 bool holds_metadata(VideoFormat format) { return format != VideoFormat::GIF && format != VideoFormat::WebP; }
 
 }  // namespace sf::io

@@ -16,6 +16,7 @@ VideoFormat video_format(const std::string& path);
 // format needs it (SF_VIDEO_LIBRARY, or beside this library).
 bool can_write(VideoFormat format, std::string* why_not = nullptr);
 bool holds_metadata(VideoFormat format);  // all but GIF and WebP
+bool holds_sound(VideoFormat format);     // mp4, mov, mkv and webm
 
 using VideoText = std::map<std::string, std::string>;  // key -> UTF-8
 

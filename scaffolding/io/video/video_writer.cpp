@@ -23,9 +23,16 @@ void check_options(const std::string& path, VideoFormat format, const VideoOptio
   if (format == VideoFormat::GIF) check_fps(AnimationFormat::GIF, "save_video", o.fps);
   SF_CHECK(o.quality >= 1 && o.quality <= 100, "save_video: quality must be 1 to 100, got ", o.quality);
   SF_CHECK(o.loop >= 0 && o.loop <= 65535, "save_video: loop must be 0 (for ever) to 65535, got ", o.loop);
-  const bool by_libav = format <= VideoFormat::WebM;
+  const bool by_libav = holds_sound(format);
   SF_CHECK(by_libav || o.encoder.empty(), "save_video: encoder is for mp4, mov, mkv and webm, got '", o.encoder,
            "' for ", path);
+  SF_CHECK(by_libav || !o.audio, "save_video: ", name(format), " holds no sound, got audio for ", path,
+           "; write .mp4, .mov, .mkv or .webm, or the sound into a .wav beside it with save_wav");
+  if (o.audio) {
+    SF_CHECK(o.audio_sample_rate != 0, "save_video: audio needs an audio_sample_rate");
+    check_sampling_rate("save_video", o.audio_sample_rate);
+    audio_channels("save_video", o.audio);
+  }
   SF_CHECK(o.metadata.empty() || holds_metadata(format), "save_video: ", name(format), " holds no metadata, got '",
            o.metadata.begin()->first, "' for ", path, "; leave it out, or write another format");
   for (auto& [key, value] : o.metadata) {

@@ -20,6 +20,10 @@ struct VideoOptions {
   int64_t loop = 0;    // GIF, WebP: how often it plays, 0 for ever
   // libav's name of it; empty: the first that is there of libx264, libopenh264 and mpeg4, of libvpx-vp9 for webm
   std::string encoder;
+  // The sound of mp4, mov, mkv and webm, from the first frame on: as audio_channels() takes it. It may be longer than
+  // the frames, or shorter.
+  Tensor audio;
+  int64_t audio_sample_rate = 0;  // of mp4, mov and mkv one that AAC has, of webm any
 };
 
 const std::vector<std::string>& mp4_keys();  // "title", "comment", ...
