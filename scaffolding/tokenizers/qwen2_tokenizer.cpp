@@ -27,17 +27,6 @@ void name_qwen_tokens(TokenizerConfig& config) {
     if (!*token) *token = AddedToken{.content = "<|endoftext|>", .normalized = false, .special = true};
 }
 
-std::string chat_template_of(const TokenizerFiles& files) {
-  if (!files.has(kQwenConfig)) return {};
-  Json document = parse_json(files.read(kQwenConfig));
-  const auto said = document.find("chat_template");
-  return said != document.end() && said->is_string() ? said->get<std::string>() : std::string();
-}
-
-std::string whole_text(const io::Bytes& file) {
-  return file.size ? std::string(file.chars(), size_t(file.size)) : std::string();
-}
-
 }  // namespace
 
 Qwen2Tokenizer::Qwen2Tokenizer(std::unique_ptr<Parts> parts, Sources sources, std::string chat_template)
@@ -66,7 +55,7 @@ Qwen2Tokenizer Qwen2Tokenizer::from_pretrained(const TokenizerFiles& files) {
   if (files.has(kQwenTemplate)) sources.emplace_back(kQwenTemplate, files.read(kQwenTemplate));
   parts->config = std::move(config);
   parts->add_configured(files.path(kQwenConfig));
-  return Qwen2Tokenizer(std::move(parts), std::move(sources), chat_template_of(files));
+  return Qwen2Tokenizer(std::move(parts), std::move(sources), read_chat_template(files));
 }
 
 FileTexts Qwen2Tokenizer::files() const {

@@ -106,7 +106,7 @@ FileTexts T5Tokenizer::files() const {
   TokenizerConfig described = config();
   described.added_tokens = added_tokens();
   FileTexts out = tokenizer_config_files(described, "T5Tokenizer", {{"extra_ids", extra_ids_}});
-  out.emplace(file_name_, file_.size ? std::string(file_.chars(), size_t(file_.size)) : std::string());
+  out.emplace(file_name_, whole_text(file_));
   return out;
 }
 

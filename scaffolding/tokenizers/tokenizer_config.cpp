@@ -108,6 +108,17 @@ TokenizerConfig read_tokenizer_config(const TokenizerFiles& files) {
   return config;
 }
 
+std::string read_chat_template(const TokenizerFiles& files) {
+  if (!files.has("tokenizer_config.json")) return {};
+  const Json document = parse_json(files.read("tokenizer_config.json"));
+  const auto said = document.find("chat_template");
+  return said != document.end() && said->is_string() ? said->get<std::string>() : std::string();
+}
+
+std::string whole_text(const io::Bytes& file) {
+  return file.size ? std::string(file.chars(), size_t(file.size)) : std::string();
+}
+
 FileTexts tokenizer_config_files(const TokenizerConfig& config, const std::string& tokenizer_class, const Json& more) {
   nlohmann::ordered_json document, map;
   auto& added = document["added_tokens_decoder"] = nlohmann::ordered_json::object();

@@ -33,6 +33,9 @@ struct Tokenizer::Parts {
   void pieces_of(std::string_view text, bool first, std::vector<int64_t>& ids) const;
 };
 
+// tokenizer_config.json's chat_template, or empty: kept with tokenizers of language models, not run.
+std::string read_chat_template(const TokenizerFiles& files);
+std::string whole_text(const io::Bytes& file);
 AddedToken read_added_token(const JsonPart& part, bool special);
 std::unique_ptr<Tokenizer::Parts> read_tokenizer_json(const io::Bytes& file);
 // tokenizer_config.json and special_tokens_map.json; more: entries of one class alone.

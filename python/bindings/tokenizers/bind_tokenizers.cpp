@@ -8,6 +8,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
+#include "scaffolding/tokenizers/gemma_tokenizer.h"
 #include "scaffolding/tokenizers/qwen2_tokenizer.h"
 #include "scaffolding/tokenizers/t5_tokenizer.h"
 #include "scaffolding/tokenizers/text_tokenizer.h"
@@ -121,6 +122,9 @@ void bind_tokenizers(nb::module_& m) {
           },
           nb::arg("pad_token").none(), nb::arg("text_cleaning").none())
       .def("save_pretrained", &CLIPTokenizer::save_pretrained);
+  nb::class_<GemmaTokenizer, Tokenizer>(m, "_GemmaTokenizer")
+      .def_static("from_pretrained", [](const std::string& folder) { return GemmaTokenizer::from_pretrained(folder); })
+      .def("save_pretrained", &GemmaTokenizer::save_pretrained);
   nb::class_<Qwen2Tokenizer, Tokenizer>(m, "_Qwen2Tokenizer")
       .def_static("from_pretrained", [](const std::string& folder) { return Qwen2Tokenizer::from_pretrained(folder); })
       .def("save_pretrained", &Qwen2Tokenizer::save_pretrained);

@@ -1,5 +1,5 @@
 // Tokenizers, bound as scaffolding._core._Tokenizer, _CLIPTokenizer,
-// _Qwen2Tokenizer and _T5Tokenizer; called once by the module.
+// _GemmaTokenizer, _Qwen2Tokenizer and _T5Tokenizer; called once by the module.
 #pragma once
 #include <nanobind/nanobind.h>
 

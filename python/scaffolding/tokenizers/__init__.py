@@ -9,6 +9,7 @@ missing ones FileNotFoundError.
 """
 
 from .._missing import help_modules
+from .gemma import GemmaTokenizer
 from .qwen2 import Qwen2Tokenizer
 from .t5 import T5Tokenizer, train_words
 from .text_tokenizer import TextTokenizer
@@ -17,6 +18,7 @@ from .tokenizer import BatchEncoding, CLIPTokenizer, Tokenizer, train_bpe
 __all__ = [
     "BatchEncoding",
     "CLIPTokenizer",
+    "GemmaTokenizer",
     "Qwen2Tokenizer",
     "T5Tokenizer",
     "TextTokenizer",
