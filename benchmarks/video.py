@@ -1,12 +1,13 @@
-"""CogVideoX's networks beside diffusers' where that is installed: a transformer block, and the autoencoder decoding;
-and a clip of the model that ships.
+"""CogVideoX's networks beside diffusers' where that is installed: a transformer block, and the autoencoder decoding,
+as LTX-2's does; and a clip of the model that ships.
 
     PYTHONPATH=build/python python benchmarks/video.py [--torch-python PYTHON] [--bench build/scaffolding_bench]
     [--model models/emoji-video] [--rounds N] [--threads N] [--row TEXT]
 
 Rows: "block" is one of CogVideoX-2B's 30, 1920 wide with 30 heads, over 226 tokens of text and 3774 of a video;
 "decode" is AutoencoderKLCogVideoX with its own numbers of channels, 5 frames of 8x8 latents to 17 frames of 64x64
-pixels. Their weights are random. "emoji-video clip" is a call of the pipeline in --model, loaded before: a prompt and a
+pixels; "ltx2 decode" is LTX-2.3's decoder as it is published, 3 frames of 4x6 latents to 17 frames of 128x192 pixels.
+Their weights are random. "emoji-video clip" is a call of the pipeline in --model, loaded before: a prompt and a
 trajectory to 17 frames of 64x64 pixels, 20 steps with guidance, float32, in at most 8 s; diffusers has no such
 pipeline. The programs take turns, each measurement in a process of its own, and medians of the rounds are printed.
 "cpu" is processor time over threads, which other programs disturb less than time on the clock. OMP_WAIT_POLICY is
@@ -24,10 +25,24 @@ import time
 import turns
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROWS = {"block f32": "float32", "block bf16": "bfloat16", "decode f32": "float32", "decode bf16": "bfloat16"}
+ROWS = {"block f32": "float32", "block bf16": "bfloat16", "decode f32": "float32", "decode bf16": "bfloat16",
+        "ltx2 decode f32": "float32"}  # fmt: skip
 CLIP, GOAL = "emoji-video clip", 8  # seconds
 WIDTH, HEADS, TEXT, VIDEO = 1920, 30, 226, 3774
-LATENTS = (1, 16, 5, 8, 8)
+LATENTS, LTX2_LATENTS = (1, 16, 5, 8, 8), (1, 128, 3, 4, 6)
+LTX2_3 = {
+    "block_out_channels": [128] * 4,  # of the encoder, which is small
+    "layers_per_block": [1] * 5,
+    "decoder_block_out_channels": [256, 512, 512, 1024],
+    "decoder_layers_per_block": [4, 6, 4, 2, 2],
+    "decoder_spatio_temporal_scaling": True,
+    "decoder_inject_noise": False,
+    "upsample_type": ["spatiotemporal", "spatiotemporal", "temporal", "spatial"],
+    "upsample_residual": False,
+    "upsample_factor": [2, 2, 1, 2],
+    "decoder_causal": False,
+    "decoder_spatial_padding_mode": "zeros",
+}
 
 
 def block_flop():
@@ -58,8 +73,9 @@ def network(lib, models, row):
         model = models.CogVideoXTransformer3DModel(num_attention_heads=HEADS, num_layers=1).eval().to(dtype)
         video, text, temb = (lib.randn(*s).to(dtype) for s in ((1, VIDEO, WIDTH), (1, TEXT, WIDTH), (1, 512)))
         return lambda: model.transformer_blocks[0](video, text, temb), block_flop()
-    model = models.AutoencoderKLCogVideoX().eval().to(dtype)
-    latents = lib.randn(*LATENTS).to(dtype)
+    ltx2 = row.startswith("ltx2")
+    model = models.AutoencoderKLLTX2Video(**LTX2_3) if ltx2 else models.AutoencoderKLCogVideoX()
+    model, latents = model.eval().to(dtype), lib.randn(*(LTX2_LATENTS if ltx2 else LATENTS)).to(dtype)
 
     def call():
         return model.decode(latents).sample

@@ -1,11 +1,13 @@
 #include "scaffolding/models/model.h"
 
 #include <algorithm>
+#include <map>
 
 #include "scaffolding/autograd/checkpoint.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/adapters/adapters.h"
+#include "scaffolding/models/files_of.h"
 #include "scaffolding/nn/closest.h"
 #include "scaffolding/nn/streaming/streamer.h"
 
@@ -119,9 +121,31 @@ nn::LayerEntry& detail::add_model(nn::LayerEntry& layer, ModelEntry entry) {
 const std::vector<ModelEntry>& all_models() { return registry(); }
 
 const ModelEntry* find_model(std::string_view class_name) {
+  const std::string_view name = model_in_files_of(class_name);
   for (auto& e : registry())
-    if (e.name == class_name) return &e;
+    if (e.name == name) return &e;
   return nullptr;
+}
+
+namespace {
+std::map<std::string, std::string, std::less<>>& larger_classes() {  // and the model that is read for each
+  static std::map<std::string, std::string, std::less<>> all;
+  return all;
+}
+}  // namespace
+
+std::string_view model_in_files_of(std::string_view class_name) {
+  const auto found = larger_classes().find(class_name);
+  return found == larger_classes().end() ? class_name : std::string_view(found->second);
+}
+
+bool detail::add_files_of(const char* model, std::string_view classes) {
+  for (size_t at = 0; at < classes.size();) {
+    const size_t end = std::min(classes.find(", ", at), classes.size());
+    larger_classes().emplace(classes.substr(at, end - at), model);
+    at = end + 2;
+  }
+  return true;
 }
 
 std::unique_ptr<Model> make_model(const std::string& class_name, const io::Object& config) {

@@ -13,6 +13,7 @@
 #include "scaffolding/io/scaled_checkpoint.h"
 #include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/io/upload_ring.h"
+#include "scaffolding/models/files_of.h"
 #include "scaffolding/models/kept_float32.h"
 #include "scaffolding/models/quantized_folder.h"
 #include "scaffolding/models/quantized_writer.h"
@@ -157,7 +158,7 @@ void refuse_lora(const std::string& path, const std::vector<std::string>& names,
 
 std::string model_class(const std::string& named, const io::Object& config) {
   const io::Object* norm = named == "Transformer2DModel" && config.is_dict() ? config.find("norm_type") : nullptr;
-  if (!norm || !norm->is(io::Object::String)) return named;
+  if (!norm || !norm->is(io::Object::String)) return std::string(model_in_files_of(named));
   return norm->text() == "ada_norm_zero"     ? "DiTTransformer2DModel"
          : norm->text() == "ada_norm_single" ? "PixArtTransformer2DModel"
                                              : named;

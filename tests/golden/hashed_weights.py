@@ -17,13 +17,14 @@ def hashed(name, shape):
 
 
 def hashed_weight(name, shape):
-    """A model's tensor: matrices and kernels keep the variance of what passes them, scales and variances of norms are
-    near 1.
+    """A model's tensor: matrices and kernels keep the variance of what passes them, scales of norms, variances and
+    deviations are near 1.
     """
     u = hashed(name, shape)
     if len(shape) > 1:
         return u * np.float32((3 / np.prod(shape[1:])) ** 0.5)
-    return u * np.float32(0.2) + np.float32(name.endswith(("weight", "running_var")))
+    near_one = name.endswith(("weight", "running_var", "latents_std"))
+    return np.asarray(u * np.float32(0.2) + np.float32(near_one))  # of no dimension, too
 
 
 def folded(name, array, count):

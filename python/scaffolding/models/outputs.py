@@ -59,6 +59,12 @@ ControlNetOutput = output(
     doc="down_block_res_samples: what is added to each of the UNet's skips; mid_block_res_sample: to its middle.",
 )
 Transformer2DModelOutput = output("Transformer2DModelOutput", "sample", doc="sample: [B, in_channels, H, W].")
+AudioVisualModelOutput = output(
+    "AudioVisualModelOutput",
+    "sample",
+    "audio_sample",
+    doc="sample: tokens of a video [B, N, out_channels]; audio_sample: of its sound [B, L, audio_out_channels].",
+)
 BaseModelOutput = output(
     "BaseModelOutput",
     "last_hidden_state",

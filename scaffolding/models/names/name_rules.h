@@ -50,6 +50,7 @@ enum class NameChange : uint8_t {
   Pointwise,   // their convolution [O, I, 1, 1] is our linear layer [O, I]
   Flat,        // their linear layer [O, I * H * W] is our convolution [O, I, H, W]
   Transposed,  // [I, O] is [O, I]
+  OneMore,     // their norm's weight [C] is one more than ours, which is a factor's distance from one
 };
 
 struct NameRule {

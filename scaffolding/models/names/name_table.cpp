@@ -18,7 +18,9 @@ Shape with_rows(Shape s, int64_t rows) {
 }
 
 NameChange change_of(const Shape& s, NameChange wanted) {
-  bool applies = wanted == NameChange::Flat ? s.size() > 2 : s.size() == 2;
+  bool applies = wanted == NameChange::Flat      ? s.size() > 2
+                 : wanted == NameChange::OneMore ? s.size() == 1
+                                                 : s.size() == 2;
   return applies ? wanted : NameChange::Same;
 }
 
@@ -27,14 +29,17 @@ Shape in_file(const Shape& ours, NameChange change) {
     case NameChange::Pointwise: return {ours[0], ours[1], 1, 1};
     case NameChange::Flat: return {ours[0], numel(ours) / std::max<int64_t>(1, ours[0])};
     case NameChange::Transposed: return {ours[1], ours[0]};
+    case NameChange::OneMore:
     case NameChange::Same: break;
   }
   return ours;
 }
 
 // Theirs laid out as ours, and ours as theirs.
-Tensor changed(const Tensor& t, NameChange change, const Shape& to) {
+enum class Direction { Read, Write };
+Tensor changed(const Tensor& t, NameChange change, const Shape& to, Direction direction) {
   if (change == NameChange::Transposed) return transpose(t, 0, 1);
+  if (change == NameChange::OneMore) return direction == Direction::Read ? t - 1 : t + 1;
   return t.shape() == to ? t : reshape(t, to);
 }
 
@@ -255,7 +260,7 @@ Tensor NameTable::read(const NamedTensor& t, const std::function<Tensor(const st
     Tensor theirs = get(source.name);
     SF_CHECK(source.fits(theirs.shape()), who_, ": '", source.name, "' is ", theirs.shape(), " and should be ",
              source.shape);
-    Tensor rows = some_rows(changed(theirs, source.change, source.ours), piece.source_row, piece.rows);
+    Tensor rows = some_rows(changed(theirs, source.change, source.ours, Direction::Read), piece.source_row, piece.rows);
     parts.push_back(source.change == NameChange::Transposed ? contiguous(rows) : rows);
   }
   return parts.size() == 1 ? parts[0] : cat(parts, 0);
@@ -274,7 +279,8 @@ std::map<std::string, Tensor> NameTable::write(const std::map<std::string, Tenso
     Tensors parts;
     for (auto& piece : pieces(source))
       parts.push_back(some_rows(ours.at(tensors_[piece.tensor].name), piece.row, piece.rows));
-    Tensor joined = changed(parts.size() == 1 ? parts[0] : cat(parts, 0), source.change, source.shape);
+    Tensor joined =
+        changed(parts.size() == 1 ? parts[0] : cat(parts, 0), source.change, source.shape, Direction::Write);
     out[source.name] = source.change == NameChange::Transposed ? contiguous(joined) : joined;
   }
   return out;

@@ -98,6 +98,17 @@ TEST(Names, FluxThereAndBack) {
   EXPECT_TRUE(same(modulation, cat({narrow(norm_out, 0, 4, 4), narrow(norm_out, 0, 0, 4)}, 0)));
 }
 
+TEST(Names, NormsThatAreOneMore) {
+  const NameRules rules = NameRules().rename("norm", "output_norm", NameChange::OneMore).rename("up", "ffn_up");
+  Entries model = linear("up", 4, 3);
+  model.push_back({"norm.weight", {4}});
+  auto ours = random_of(model);
+  ours["norm.weight"] = tensor(std::vector<double>{0, -1, 0.25, 2}, {4}, kFloat32);  // nothing of which rounding takes
+  const auto theirs = there_and_back(model, rules, ours);
+  EXPECT_TRUE(same(theirs.at("output_norm.weight"), ours.at("norm.weight") + 1));
+  EXPECT_TRUE(same(theirs.at("ffn_up.bias"), ours.at("up.bias")));
+}
+
 TEST(Names, WhereRowsLie) {
   NameTable table = table_of(flux_model(), flux());
   const NamedTensor* mlp = table.find("single_transformer_blocks.0.proj_mlp.bias");

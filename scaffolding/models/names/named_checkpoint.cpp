@@ -42,7 +42,8 @@ std::optional<io::StoredBlocks> NamedCheckpoint::blocks(const std::string& name)
   const NamedTensor& t = named(name);
   const auto pieces = names_.pieces(t);
   const NameSource& source = names_.first_source(t);
-  if (pieces.size() != 1 || source.change == NameChange::Transposed || t.shape.empty()) return {};
+  const bool as_it_lies = source.change != NameChange::Transposed && source.change != NameChange::OneMore;
+  if (pieces.size() != 1 || !as_it_lies || t.shape.empty()) return {};
   auto* file = dynamic_cast<const io::StoresBlocks*>(file_.get());
   auto all = file ? file->blocks(source.name) : std::nullopt;
   const int64_t rows = source.ours.empty() ? 0 : source.ours[0];

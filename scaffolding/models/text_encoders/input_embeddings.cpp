@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/models/text_encoders/clip.h"
+#include "scaffolding/models/text_encoders/gemma3.h"
 #include "scaffolding/models/text_encoders/qwen3.h"
 #include "scaffolding/models/text_encoders/t5.h"
 #include "scaffolding/ops/ops.h"
@@ -22,6 +23,7 @@ TokenTable token_table(Model& model) {
     return {m->text_model.embeddings.token_embedding, m->options.vocab_size};
   if (auto* m = dynamic_cast<T5EncoderModel*>(&model)) return {m->shared, m->options.vocab_size};
   if (auto* m = dynamic_cast<Qwen3Model*>(&model)) return {m->embed_tokens, m->options.vocab_size};
+  if (auto* m = dynamic_cast<Gemma3TextModel*>(&model)) return {m->embed_tokens, m->options.vocab_size};
   fail<NotSupported>("input_embeddings: a ", model.type(), " has no table of tokens that can change");
 }
 

@@ -180,6 +180,8 @@ def test_loras_beside_every_layer(name):
     """No way through the model goes past them: fused into the weights they give the same."""
     case = CASES[name]
     model = filled(case)
+    if not (lora := lora_of(model)):
+        pytest.skip("no layer of it can have one")
     with sf.no_grad():
         bare, beside, fused, after = {}, {}, {}, {}
 
@@ -187,7 +189,7 @@ def test_loras_beside_every_layer(name):
             out |= {k: y.numpy().astype(np.float64) for k, y in call(model, case)[0].items()}
 
         run(bare)
-        model.load_lora_adapter(lora_of(model), prefix=None, adapter_name="all")
+        model.load_lora_adapter(lora, prefix=None, adapter_name="all")
         run(beside)
         model.fuse_lora()
         run(fused)
@@ -326,7 +328,7 @@ def test_half_precision_is_near(name, dtype, tolerance):
         want, _ = call(filled(case), case)
         outputs, _ = call(filled(case).to(dtype), case, lambda tensor, by_rule: tensor.to(dtype) if by_rule else tensor)
     for k, y in outputs.items():
-        assert y.dtype is dtype, k
+        assert y.dtype is (dtype if want[k].dtype.is_floating_point else want[k].dtype), k
         is_golden(case, k, want[k].numpy(), case.get("tolerance", 1e-5))
         near(y.float().numpy(), want[k].numpy(), tolerance, k)
 

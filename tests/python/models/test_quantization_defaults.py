@@ -15,6 +15,8 @@ UNET = ["conv_in", "conv_out", "time_embedding.linear_#"]
 WIDE = {
     "AutoencoderKL": [f"{part}.conv_{end}" for part in ("decoder", "encoder") for end in ("in", "out")],
     "AutoencoderKLCogVideoX": [],
+    "AutoencoderKLLTX2Video": [],
+    "AutoencoderKLLTX2Audio": [f"{part}.conv_{end}.conv" for part in ("decoder", "encoder") for end in ("in", "out")],
     "AutoencoderTiny": [],
     "CLIPTextModel": [],
     "CLIPTextModelWithProjection": ["text_projection"],
@@ -30,6 +32,19 @@ WIDE = {
     # its blocks are told the timestep by a quarter of all weights, which are no exception
     "FluxTransformer2DModel": ["context_embedder", "norm_out.linear", "proj_out", "x_embedder",
                                *(f"time_text_embed.{what}_embedder.linear_#" for what in ("text", "timestep"))],
+    "Gemma3TextModel": [],
+    "LTX2TextConnectors": [],
+    "LTX2VideoTransformer3DModel": [
+        *(f"{stream}proj_{end}" for stream in ("", "audio_") for end in ("in", "out")),
+        *(f"{stream}caption_projection.linear_#" for stream in ("", "audio_")),
+        *(f"{which}.{layer}" for layer in ("emb.timestep_embedder.linear_#", "linear")
+          for which in ("time_embed", "audio_time_embed", "av_cross_attn_video_scale_shift",
+                        "av_cross_attn_audio_scale_shift", "av_cross_attn_video_a#v_gate",
+                        "av_cross_attn_audio_v#a_gate")),
+    ],
+    "LTX2LatentUpsamplerModel": [],
+    "LTX2Vocoder": [],
+    "LTX2VocoderWithBWE": [],
     "PixArtTransformer2DModel": [*(f"adaln_single.emb.{what}_embedder.linear_#"
                                    for what in ("aspect_ratio", "resolution", "timestep")),
                                  "adaln_single.linear", "pos_embed.proj", "proj_out"],
@@ -46,7 +61,7 @@ WIDE = {
     "TextEncoder": [],
     "ToraTransformer3DModel": [*TRANSFORMER, "fuser.#.flow_beta_spatial", "fuser.#.flow_gamma_spatial",
                                "traj_extractor.conv_in"],
-    "Transformer2DModel": ["proj_out"],
+    "Transformer2DModel": ["proj_in", "proj_out"],
     "UNet2DConditionModel": UNET,
     "UNet2DModel": UNET,
     "UNet3D": ["time_embedding.linear_#"],
