@@ -86,11 +86,16 @@ def generators(seed):
     return made if isinstance(seed, list) else made[0]
 
 
+def argument_of(kind, value):
+    """A value of a call, of arguments_of's kinds."""
+    if kind == "condition":
+        return diffusion.LTX2VideoCondition(value["frames"], value["index"], value["strength"], crf=0)
+    return sf.tensor(value) if kind == "tensor" else value
+
+
 def output_of(pipe, case, call=None, **changes):
     """What the case's call returns, by default with arrays."""
-    arguments = arguments_of(
-        case["call"] if call is None else call, lambda kind, array: sf.tensor(array) if kind == "tensor" else array
-    )
+    arguments = arguments_of(case["call"] if call is None else call, argument_of)
     return pipe(generator=generators(case["seed"]), **{"output_type": "np", **arguments, **changes})
 
 

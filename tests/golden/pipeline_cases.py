@@ -17,10 +17,12 @@ pipelines/FAMILY.json.gz:
                 3], clips [B, T, H, W, 3], or latents
 
 pipelines/FAMILY.safetensors.xz: what came out of each case: int16, levels_of() pictures and clips; uint8, pictures that
-diffusers gives in levels; float32, latents and other tensors, thinned as model_cases.py does.
+diffusers gives in levels; float32, latents and other tensors, thinned as model_cases.py does, and NAME.audio, the sound
+of clips.
 
 An argument of a call is as JSON has it, but for {"picture": [height, width]}, {"mask": [height, width]}, {"floats":
-shape}, {"numbers": [...]}, {"tuple": [...]}, {"list": [...]} of such and {"callback": name}: see pipeline_inputs.py.
+shape}, {"numbers": [...]}, {"tuple": [...]}, {"list": [...]} of such, {"callback": name} and {"conditions": [{"frames":
+n, "size": [height, width], "index": i, "strength": s}, ...]}: see pipeline_inputs.py.
 """
 
 import pathlib
@@ -49,6 +51,10 @@ def arguments_of(call, make):
             return make("tensor", np.array(given))
         if kind == "floats":
             return make("tensor", embeds(name, given))
+        if kind == "conditions":
+            return [
+                make("condition", {**c, "frames": [picture(*c["size"]) for _ in range(c["frames"])]}) for c in given
+            ]
         if kind == "callback":
             return CALLBACKS[given]
         return make(kind, {"picture": picture, "mask": mask}[kind](*given))

@@ -28,6 +28,7 @@ import numpy as np
 import PIL.Image
 import torch
 import transformers
+from diffusers.pipelines.ltx2.pipeline_ltx2_condition import LTX2VideoCondition
 from hashed_weights import hashed_weight
 from model_cases import thinned
 from model_fixture import made, plain, signature, tensors_of, text_of
@@ -144,6 +145,9 @@ class PipelineFixture:
         case |= {"then": then} if then else {}
 
         def make(kind, array):
+            if kind == "condition":
+                frames = [PIL.Image.fromarray(f) for f in array["frames"]]
+                return LTX2VideoCondition(frames, index=array["index"], strength=array["strength"], crf=0)
             return torch.from_numpy(array) if kind == "tensor" else PIL.Image.fromarray(array)
 
         def pictures(pipe, call, **more):
@@ -152,6 +156,8 @@ class PipelineFixture:
                 arguments["output_type"] = "pil"
             seeds = [torch.Generator("cpu").manual_seed(s) for s in (seed if isinstance(seed, list) else [seed])]
             result = pipe(generator=seeds if isinstance(seed, list) else seeds[0], **arguments)
+            if "audio" in result:
+                self.pictures[f"{name}.audio"] = torch.as_tensor(result.audio)
             return result.frames if hasattr(result, "frames") else result.images
 
         out = pictures(self.made(cls.__name__, components, case["options"]), call)

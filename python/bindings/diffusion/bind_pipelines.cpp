@@ -14,7 +14,9 @@
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/diffusion/pipelines/ltx2/latent_filters.h"
 #include "scaffolding/diffusion/pipelines/pipelines.h"
+#include "scaffolding/io/video/compressed_still.h"
 
 namespace sf::py {
 
@@ -75,17 +77,21 @@ void read(const NamedArguments& a, const OptionFields& fields) {
 
 // A field's default as Python shows it in the signature.
 nb::object default_of(const OptionField& field) {
-  return std::visit(Overloaded{[](bool* v) -> nb::object { return nb::bool_(*v); },
-                               [](int64_t* v) -> nb::object { return nb::int_(*v); },
-                               [](double* v) -> nb::object { return nb::float_(*v); },
-                               [](std::vector<double>* v) -> nb::object { return nb::float_(v->at(0)); },
-                               [](PixelPair* v) -> nb::object { return nb::make_tuple((*v)[0], (*v)[1]); },
-                               [](const ChoiceField& v) -> nb::object { return nb::str(v.get(v.place).c_str()); },
-                               [](std::vector<std::string>* v) -> nb::object {
-                                 return v->empty() ? nb::none() : nb::object(nb::str(v->at(0).c_str()));
-                               },
-                               [](auto*) -> nb::object { return nb::none(); }},
-                    field.place);
+  return std::visit(
+      Overloaded{[](bool* v) -> nb::object { return nb::bool_(*v); },
+                 [](int64_t* v) -> nb::object { return nb::int_(*v); },
+                 [](double* v) -> nb::object { return nb::float_(*v); },
+                 [](std::vector<double>* v) -> nb::object { return nb::float_(v->at(0)); },
+                 [](PixelPair* v) -> nb::object { return nb::make_tuple((*v)[0], (*v)[1]); },
+                 [](const ChoiceField& v) -> nb::object { return nb::str(v.get(v.place).c_str()); },
+                 [](std::vector<std::string>* v) -> nb::object {
+                   return v->empty() ? nb::none() : nb::object(nb::str(v->at(0).c_str()));
+                 },
+                 [](std::optional<int64_t>* v) -> nb::object { return *v ? nb::object(nb::int_(**v)) : nb::none(); },
+                 [](std::optional<double>* v) -> nb::object { return *v ? nb::object(nb::float_(**v)) : nb::none(); },
+                 [](std::optional<std::vector<double>>* v) -> nb::object { return *v ? nb::cast(**v) : nb::none(); },
+                 [](auto*) -> nb::object { return nb::none(); }},
+      field.place);
 }
 
 // What Python wants to see at the end of a step: signals, the callback, the pipeline's attributes, the progress bar.
@@ -174,7 +180,9 @@ nb::list lists_of(const std::vector<Tensors>& clips) {
   return out;
 }
 
-// (images, or for each clip a list of its frames; truncated texts; makeshifts)
+nb::object sound_of(const Sound& sound) { return sound.values ? nb::cast(sound.values) : nb::none(); }
+
+// (images, or for each clip a list of its frames; sound or None; truncated texts; makeshifts)
 nb::tuple finished(Run& run, bool as_frames) {
   const auto made = [&](auto finish) {
     nb::gil_scoped_release release;
@@ -182,10 +190,10 @@ nb::tuple finished(Run& run, bool as_frames) {
   };
   if (as_frames) {
     const PipelineFrames out = made([&] { return run.finish_frames(); });
-    return nb::make_tuple(lists_of(out.clips), out.truncated, out.makeshifts);
+    return nb::make_tuple(lists_of(out.clips), sound_of(out.sound), out.truncated, out.makeshifts);
   }
   const PipelineOutput out = made([&] { return run.finish(); });
-  return nb::make_tuple(out.images, out.truncated, out.makeshifts);
+  return nb::make_tuple(out.images, sound_of(out.sound), out.truncated, out.makeshifts);
 }
 
 nb::tuple generate(const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given, bool as_frames) {
@@ -216,6 +224,7 @@ const char* kind_of_slot(const ComponentSlot& slot, bool first_denoiser) {
   if (slot.as<Ref<Denoiser>>()) return first_denoiser ? "denoiser" : "controlnet";
   if (slot.as<Ref<Autoencoder>>()) return "autoencoder";
   if (slot.as<Ref<TextEncoder>>()) return "text_encoder";
+  if (slot.as<Ref<Network>>()) return "network";
   if (slot.as<Ref<Scheduler>>()) return "scheduler";
   return slot.as<Ref<const tokenizers::Tokenizer>>() ? "tokenizer" : "unused";
 }
@@ -369,6 +378,15 @@ void bind_pipelines(nb::module_& core) {
       },
       nb::rv_policy::take_ownership);
   m.def("encode_prompt", &encode_prompt);
+  m.def("told_picture", [](const std::string& class_name, nb::dict parts, nb::dict given, const Tensor& picture) {
+    auto pipeline = pipeline_of(class_name, parts);
+    const AnyOptions options = pipeline->make_options();
+    read(arguments_of(class_name, options.fields(), given), options.fields());
+    return pipeline->told_picture(picture, options);
+  });
+  m.def("compressed_still", &io::compressed_still);
+  m.def("adain_filter_latent", &adain_filter_latent);
+  m.def("tone_map_latents", &tone_map_latents);
   m.def("parse_weights", [](const std::string& prompt) {
     nb::list out;
     for (auto& part : parse_weights(prompt))

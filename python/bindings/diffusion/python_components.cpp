@@ -83,21 +83,12 @@ class PythonPlacement final : public Placement {
   Held make_room_;
 };
 
-class PythonDenoiser final : public PythonPart<Denoiser> {
+// A network whose forward is called by keywords.
+template <class Base> class PythonForward : public PythonPart<Base> {
  public:
-  using PythonPart::PythonPart;
-  Tensor predict(const DenoiserCall& call) override {
-    nb::gil_scoped_acquire gil;
-    return tensor_in(called(call), {"sample"}, "denoiser");
-  }
-  Tensors outputs(const DenoiserCall& call) override {
-    nb::gil_scoped_acquire gil;
-    Tensors out;
-    add_tensors(called(call), out);
-    return out;
-  }
+  using PythonPart<Base>::PythonPart;
 
- private:
+ protected:
   nb::object called(const DenoiserCall& call) {
     nb::list positional;
     nb::dict keywords;
@@ -105,20 +96,36 @@ class PythonDenoiser final : public PythonPart<Denoiser> {
       if (!a.tensor) continue;
       const size_t dot = a.name.find('.');
       const std::optional<ListEntry> entry = list_entry(a.name);
-      if (a.name.empty()) positional.append(a.tensor);
+      if (a.role == ArgumentRole::Setting) keywords[a.name.c_str()] = setting(a.tensor);
+      else if (a.name.empty()) positional.append(a.tensor);
       else if (entry) list_in(keywords, entry->list).append(a.tensor);
       else if (dot == a.name.npos) keywords[a.name.c_str()] = a.tensor;
       else dict_in(keywords, a.name.substr(0, dot))[a.name.substr(dot + 1).c_str()] = a.tensor;
     }
-    return get()(*positional, **keywords);
+    return this->get()(*positional, **keywords);
   }
+  Tensors all_of(const DenoiserCall& call) {
+    nb::gil_scoped_acquire gil;
+    Tensors out;
+    add_tensors(called(call), out);
+    return out;
+  }
+
+ private:
   // The tensors of what a network returned, in their order: of tuples, lists and outputs by name.
   static void add_tensors(nb::handle o, Tensors& out) {
     if (is_tensor(o.ptr())) return out.push_back(tensor_of(o.ptr()));
     nb::object parts = nb::hasattr(o, "to_tuple") ? o.attr("to_tuple")() : nb::borrow(o);
     if (!PyTuple_Check(parts.ptr()) && !PyList_Check(parts.ptr()))
-      wrong_argument("denoiser", "the output", "tensors", parts.ptr());
+      wrong_argument("pipeline", "the network's output", "tensors", parts.ptr());
     for (nb::handle part : parts) add_tensors(part, out);
+  }
+  static nb::object setting(const Tensor& t) {
+    const std::vector<double> values = t.to_vector();
+    if (t.ndim() == 0) return nb::bool_(values.at(0) != 0);
+    nb::list out;
+    for (double v : values) out.append(int64_t(v));
+    return out;
   }
   static nb::list list_in(nb::dict& all, const std::string& name) {
     if (!all.contains(name.c_str())) all[name.c_str()] = nb::list();
@@ -128,6 +135,22 @@ class PythonDenoiser final : public PythonPart<Denoiser> {
     if (!all.contains(name.c_str())) all[name.c_str()] = nb::dict();
     return nb::cast<nb::dict>(all[name.c_str()]);
   }
+};
+
+class PythonDenoiser final : public PythonForward<Denoiser> {
+ public:
+  using PythonForward::PythonForward;
+  Tensor predict(const DenoiserCall& call) override {
+    nb::gil_scoped_acquire gil;
+    return tensor_in(called(call), {"sample"}, "denoiser");
+  }
+  Tensors outputs(const DenoiserCall& call) override { return all_of(call); }
+};
+
+class PythonNetwork final : public PythonForward<Network> {
+ public:
+  using PythonForward::PythonForward;
+  Tensors call(const DenoiserCall& call) override { return all_of(call); }
 };
 
 class PythonAutoencoder final : public PythonPart<Autoencoder> {
@@ -145,9 +168,25 @@ class PythonAutoencoder final : public PythonPart<Autoencoder> {
     if (nb::hasattr(out, "latent_dist")) return nb::cast<Tensor>(out.attr("latent_dist").attr("mode")());
     return tensor_in(out, {"latents"}, "vae.encode");
   }
+  int64_t scale_factor() override { return number("spatial_compression_ratio").value_or(Autoencoder::scale_factor()); }
+  int64_t frames_per_latent() override {
+    return number("temporal_compression_ratio").value_or(Autoencoder::frames_per_latent());
+  }
+  LatentRange latent_range() override {
+    {
+      nb::gil_scoped_acquire gil;
+      const nb::object mean = nb::getattr(get(), "latents_mean", nb::none()),
+                       std = nb::getattr(get(), "latents_std", nb::none());
+      if (is_tensor(mean.ptr()) && is_tensor(std.ptr())) return {tensor_of(mean.ptr()), tensor_of(std.ptr())};
+    }
+    return Autoencoder::latent_range();
+  }
+  void tell_timestep(const Tensor& timestep) override { timestep_ = timestep; }
   Tensor decode(const Tensor& latents) override {
     nb::gil_scoped_acquire gil;
-    return tensor_in(get().attr("decode")(latents), {"sample"}, "vae.decode");
+    const Tensor timestep = std::exchange(timestep_, {});
+    const nb::object sample = timestep ? get().attr("decode")(latents, timestep) : get().attr("decode")(latents);
+    return tensor_in(sample, {"sample"}, "vae.decode");
   }
   DType dtype() override { return widened_.value_or(PythonPart::dtype()); }
   std::shared_ptr<void> widened(DType dtype) override {
@@ -178,12 +217,18 @@ class PythonAutoencoder final : public PythonPart<Autoencoder> {
   }
 
  private:
+  std::optional<int64_t> number(const char* attribute) {
+    nb::gil_scoped_acquire gil;
+    const nb::object n = nb::getattr(get(), attribute, nb::none());
+    return PyLong_Check(n.ptr()) ? std::optional(nb::cast<int64_t>(n)) : std::nullopt;
+  }
   nb::object encoded(const Tensor& images) {
     nb::object out = get().attr("encode")(images);
     const bool several = PyTuple_Check(out.ptr()) && PyTuple_GET_SIZE(out.ptr()) > 0;
     return several ? nb::borrow(PyTuple_GET_ITEM(out.ptr(), 0)) : out;
   }
   std::optional<DType> widened_;
+  Tensor timestep_;
 };
 
 class PythonTextEncoder final : public PythonPart<TextEncoder> {
@@ -372,6 +417,7 @@ std::unique_ptr<DiffusionPipeline> pipeline_of(const std::string& class_name, nb
       network(a, {"encode", "decode"}, [&] { return std::make_shared<PythonAutoencoder>(o); });
     else if (auto* t = slot.as<Ref<TextEncoder>>())
       network(t, {}, [&] { return std::make_shared<PythonTextEncoder>(o); });
+    else if (auto* n = slot.as<Ref<Network>>()) network(n, {}, [&] { return std::make_shared<PythonNetwork>(o); });
     else if (auto* k = slot.as<Ref<const tokenizers::Tokenizer>>()) *k = tokenizer_of(o, slot.name);
     else if (auto* s = slot.as<Ref<Scheduler>>()) *s = scheduler_of(o, slot.name);
   }

@@ -8,6 +8,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/clip_frames.h"
 #include "scaffolding/diffusion/pipelines/registry.h"
+#include "scaffolding/diffusion/pipelines/stacked_states.h"
 #include "scaffolding/models/parts/lora.h"
 #include "scaffolding/nn/half_weights.h"
 #include "scaffolding/nn/quantized.h"
@@ -100,6 +101,12 @@ std::shared_ptr<models::Model> meta_model_of(const std::string& name, Component&
 }
 
 Tensor there(const Tensor& t) { return t ? t.to(kMeta) : t; }
+DenoiserCall there(const DenoiserCall& call) {
+  DenoiserCall on_meta;
+  for (auto& a : call)
+    on_meta.push_back({a.name, a.role == ArgumentRole::Setting ? a.tensor : there(a.tensor), a.role});
+  return on_meta;
+}
 // What a meta tensor would be, for the pipeline to go on with on the host.
 Tensor back(const Tensor& t) { return t ? zeros(t.shape(), t.dtype(), Device()) : t; }
 
@@ -131,19 +138,24 @@ class CountedDenoiser final : public Counted<Denoiser> {
   Tensor predict(const DenoiserCall& call) override { return outputs(call).at(0); }
   Tensors outputs(const DenoiserCall& call) override {
     MetaMemory::Counting counting(memory_);
-    DenoiserCall on_meta;
-    // a flag is read on the host
-    for (auto& a : call) {
-      const bool flag = a.role == ArgumentRole::Shared && a.tensor && a.tensor.ndim() == 0;
-      on_meta.push_back({a.name, flag ? a.tensor : there(a.tensor), a.role});
-    }
-    Tensors out = network_->outputs(on_meta);
+    Tensors out = network_->outputs(there(call));
     for (auto& t : out) t = back(t);
     return out;
   }
 };
 
-class CountedTextEncoder final : public Counted<TextEncoder> {
+class CountedNetwork final : public Counted<Network> {
+ public:
+  using Counted::Counted;
+  Tensors call(const DenoiserCall& call) override {
+    MetaMemory::Counting counting(memory_);
+    Tensors out = network_->call(there(call));
+    for (auto& t : out) t = back(t);
+    return out;
+  }
+};
+
+class CountedTextEncoder final : public Counted<TextEncoder>, public StacksStates {
  public:
   using Counted::Counted;
   Output encode(const Tensor& ids, const Tensor& mask) override {
@@ -152,6 +164,10 @@ class CountedTextEncoder final : public Counted<TextEncoder> {
     Output result{back(out.last_hidden_state), back(out.text_embeds), back(out.pooler_output), {}};
     for (auto& h : out.hidden_states) result.hidden_states.push_back(back(h));
     return result;
+  }
+  Tensor stacked_hidden_states(const Tensor& ids, const Tensor& mask) override {
+    MetaMemory::Counting counting(memory_);
+    return back(diffusion::stacked_hidden_states(*network_, there(ids), there(mask)));
   }
   Tensor final_layer_norm(const Tensor& x) override {
     MetaMemory::Counting counting(memory_);
@@ -169,6 +185,13 @@ class CountedAutoencoder final : public Counted<Autoencoder> {
   Tensor decode(const Tensor& latents) override {
     MetaMemory::Counting counting(memory_);
     return back(network_->decode(there(latents)));
+  }
+  void tell_timestep(const Tensor& timestep) override { network_->tell_timestep(there(timestep)); }
+  int64_t scale_factor() override { return network_->scale_factor(); }
+  int64_t frames_per_latent() override { return network_->frames_per_latent(); }
+  LatentRange latent_range() override {
+    const LatentRange range = network_->latent_range();
+    return {back(range.mean), back(range.std)};
   }
   // What is made of the parts, which stay on Device::Meta, is counted too.
   void decode_in_parts(const Tensor& latents, const models::TakeVideoPart& take) override {
@@ -219,13 +242,15 @@ std::shared_ptr<Scheduler> scheduler_like(Scheduler& scheduler) {
 struct CountedParts {
   std::shared_ptr<DiffusionPipeline> pipeline;
   std::map<std::string, std::shared_ptr<CountedTextEncoder>> text;
+  std::map<std::string, std::shared_ptr<CountedNetwork>> others;
+  std::map<std::string, std::shared_ptr<CountedAutoencoder>> of_sound;
   std::shared_ptr<CountedDenoiser> denoiser;
   std::vector<std::shared_ptr<CountedDenoiser>> beside;  // networks that are asked before it in each step
   std::shared_ptr<CountedAutoencoder> vae;
 };
 
 CountedParts counted(const DiffusionPipeline& pipeline, Device device, const NetworkModules& modules) {
-  CountedParts out{pipeline.clone(), {}, {}, {}, {}};
+  CountedParts out{.pipeline = pipeline.clone()};
   out.pipeline->graphs = std::make_shared<DenoiserGraphs>();
   for (auto& slot : out.pipeline->components()) {
     if (!slot.is_set()) continue;
@@ -236,8 +261,13 @@ CountedParts counted(const DiffusionPipeline& pipeline, Device device, const Net
       if (!out.denoiser) out.denoiser = counted;
       else out.beside.push_back(counted);
       *d = counted;
-    } else if (auto* a = slot.as<Ref<Autoencoder>>())
-      *a = out.vae = std::make_shared<CountedAutoencoder>(slot.name, **a, module, device);
+    } else if (auto* a = slot.as<Ref<Autoencoder>>()) {
+      auto counted = std::make_shared<CountedAutoencoder>(slot.name, **a, module, device);
+      if (!out.vae) out.vae = counted;
+      else out.of_sound[slot.name] = counted;
+      *a = counted;
+    } else if (auto* n = slot.as<Ref<Network>>())
+      *n = out.others[slot.name] = std::make_shared<CountedNetwork>(slot.name, **n, module, device);
     else if (auto* t = slot.as<Ref<TextEncoder>>())
       *t = out.text[slot.name] = std::make_shared<CountedTextEncoder>(slot.name, **t, module, device);
     else if (auto* s = slot.as<Ref<Scheduler>>()) *s = scheduler_like(**s);
@@ -293,6 +323,7 @@ Activations count_activations(const DiffusionPipeline& pipeline, const AnyOption
     auto run = parts.pipeline->start(call);
     run->step();
     latents = run->decodable(run->latents);
+    run->sound();
     // they come one after the other; what one gives is counted with the one that takes it
     int64_t peak = parts.denoiser->peak();
     for (auto& network : parts.beside) peak = std::max(peak, network->peak());
@@ -300,6 +331,8 @@ Activations count_activations(const DiffusionPipeline& pipeline, const AnyOption
   };
   out.batched = step(GuidanceMode::Batched);
   for (auto& [name, encoder] : parts.text) out.text[name] = encoder->peak();
+  for (auto& [name, network] : parts.others) out.text[name] = network->peak();
+  for (auto& [name, vae] : parts.of_sound) out.text[name] = vae->peak();
   if (parts.vae) {
     out.encode = parts.vae->peak();
     const PipelineEntry* entry = find_pipeline(pipeline.name());

@@ -13,7 +13,8 @@ inline constexpr int64_t kPlannedTile = 512;  // pixels on a side: SDXL's own ti
 // In bytes at the peak of one call of the network: its inputs, results and what lies between. Kernels' own workspaces
 // are not in it.
 struct Activations {
-  std::map<std::string, int64_t> text;   // of each text encoder, by its component's name
+  // of each text encoder, and what is asked beside it once a call, by its component's name
+  std::map<std::string, int64_t> text;
   int64_t batched = 0, sequential = 0;   // of the denoiser: guidance in one call and in two, with what is kept of the
                                          // text from step to step; equal where there is no guidance
   int64_t encode = 0, encode_tiled = 0;  // of the autoencoder, of a call with pictures to begin with

@@ -68,10 +68,11 @@ int64_t packed_bytes(nn::Module& model) {
   return 2 * most;
 }
 
-PartKind kind_of(const ComponentSlot& slot) {
-  return slot.as<Ref<Denoiser>>()      ? PartKind::Denoiser
-         : slot.as<Ref<Autoencoder>>() ? PartKind::Autoencoder
-                                       : PartKind::TextEncoder;
+PartKind kind_of(const DiffusionPipeline& pipeline, const ComponentSlot& slot) {
+  auto* vae = slot.as<Ref<Autoencoder>>();
+  return slot.as<Ref<Denoiser>>()                    ? PartKind::Denoiser
+         : vae && *vae == pipeline.the_autoencoder() ? PartKind::Autoencoder
+                                                     : PartKind::TextEncoder;
 }
 
 }  // namespace
@@ -87,7 +88,7 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
     if (!network) continue;
     auto at = modules.find(slot.name);
     nn::Module* model = network->model() ? network->model() : at == modules.end() ? nullptr : at->second;
-    PartFacts part{.name = slot.name, .kind = kind_of(slot)};
+    PartFacts part{.name = slot.name, .kind = kind_of(pipeline, slot)};
     if (model) {
       const WeightBytes bytes = weight_bytes(*model, seen);
       part.type = model->type(), part.format = format_of(*model);

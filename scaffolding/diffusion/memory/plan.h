@@ -10,6 +10,7 @@
 
 namespace sf::diffusion {
 
+// TextEncoder: and what else is asked once a call, before the first step or after the last.
 enum class PartKind : uint8_t { TextEncoder, Denoiser, Autoencoder };
 
 struct PartFacts {

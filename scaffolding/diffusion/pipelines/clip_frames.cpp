@@ -26,6 +26,10 @@ class TakenInParts final : public Autoencoder {
   Device device() override { return real_->device(); }
   models::Model* model() override { return real_->model(); }
   Tensor encode(const Tensor& images, const Generator& generator) override { return real_->encode(images, generator); }
+  void tell_timestep(const Tensor& timestep) override { real_->tell_timestep(timestep); }
+  int64_t scale_factor() override { return real_->scale_factor(); }
+  int64_t frames_per_latent() override { return real_->frames_per_latent(); }
+  LatentRange latent_range() override { return real_->latent_range(); }
   Tensor decode(const Tensor& latents) override {
     real_->decode_in_parts(latents, take_);
     return {};

@@ -3,7 +3,7 @@
 namespace sf::diffusion {
 
 bool ComponentSlot::is_network() const {
-  return as<Ref<Denoiser>>() || as<Ref<Autoencoder>>() || as<Ref<TextEncoder>>();
+  return as<Ref<Denoiser>>() || as<Ref<Autoencoder>>() || as<Ref<TextEncoder>>() || as<Ref<Network>>();
 }
 
 bool ComponentSlot::is_set() const {
@@ -19,6 +19,7 @@ Ref<Component> ComponentSlot::shared_network() const {
   if (auto* d = as<Ref<Denoiser>>()) return *d;
   if (auto* a = as<Ref<Autoencoder>>()) return *a;
   if (auto* t = as<Ref<TextEncoder>>()) return *t;
+  if (auto* n = as<Ref<Network>>()) return *n;
   return nullptr;
 }
 
@@ -26,6 +27,7 @@ void ComponentSlot::take(std::shared_ptr<models::Model> model) const {
   if (auto* d = as<Ref<Denoiser>>()) *d = component<Denoiser>(name, std::move(model));
   else if (auto* a = as<Ref<Autoencoder>>()) *a = component<Autoencoder>(name, std::move(model));
   else if (auto* t = as<Ref<TextEncoder>>()) *t = component<TextEncoder>(name, std::move(model));
+  else if (auto* n = as<Ref<Network>>()) *n = component<Network>(name, std::move(model));
   else fail<TypeError>(name, ": is no network");
 }
 
@@ -41,6 +43,7 @@ namespace detail {
 SlotMember::SlotMember(Ref<Denoiser>& m) : place(&m) {}
 SlotMember::SlotMember(Ref<Autoencoder>& m) : place(&m) {}
 SlotMember::SlotMember(Ref<TextEncoder>& m) : place(&m) {}
+SlotMember::SlotMember(Ref<Network>& m) : place(&m) {}
 SlotMember::SlotMember(Ref<const tokenizers::Tokenizer>& m) : place(&m) {}
 SlotMember::SlotMember(Ref<Scheduler>& m) : place(&m) {}
 SlotMember::SlotMember(Unused& m) : place(&m) {}

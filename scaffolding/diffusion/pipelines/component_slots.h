@@ -17,8 +17,8 @@ namespace sf::diffusion {
 // A component that diffusers has and that has no use here: what checks or describes pictures.
 struct Unused {};
 
-using SlotPlace = std::variant<Ref<Denoiser>*, Ref<Autoencoder>*, Ref<TextEncoder>*, Ref<const tokenizers::Tokenizer>*,
-                               Ref<Scheduler>*, Unused*>;
+using SlotPlace = std::variant<Ref<Denoiser>*, Ref<Autoencoder>*, Ref<TextEncoder>*, Ref<Network>*,
+                               Ref<const tokenizers::Tokenizer>*, Ref<Scheduler>*, Unused*>;
 
 struct ComponentSlot {
   std::string name;  // of its folder, as model_index.json has it
@@ -44,6 +44,7 @@ struct SlotMember {
   SlotMember(Ref<Denoiser>& m);
   SlotMember(Ref<Autoencoder>& m);
   SlotMember(Ref<TextEncoder>& m);
+  SlotMember(Ref<Network>& m);
   SlotMember(Ref<const tokenizers::Tokenizer>& m);
   SlotMember(Ref<Scheduler>& m);
   SlotMember(Unused& m);

@@ -15,15 +15,12 @@ const io::Object* given(const io::Object& config, const char* field) {
   return value && !value->is(io::Object::None) ? value : nullptr;
 }
 
-// Any model, by the names of the forward that it registered.
-class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
+// A model's forward by the names that it registered.
+class NamedForward {
  public:
-  explicit NativeDenoiser(std::shared_ptr<models::Model> model)
-      : ModelComponent(std::move(model)), layer_(*nn::find_layer(*model_)) {}
+  explicit NamedForward(models::Model& model) : layer_(*nn::find_layer(model)) {}
 
-  Tensor predict(const DenoiserCall& call) override { return outputs(call).at(0); }
-
-  Tensors outputs(const DenoiserCall& call) override {
+  Tensors operator()(models::Model& model, const DenoiserCall& call) const {
     nn::Values values;
     for (auto& info : layer_.forward_args) values.push_back(info.fallback);
     std::vector<bool> given(values.size());
@@ -38,7 +35,7 @@ class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
     for (size_t i = 0; i < values.size(); ++i)
       SF_CHECK_AS(TypeError, given[i] || layer_.forward_args[i].has_default, layer_.name, ": missing argument '",
                   layer_.forward_args[i].name, "'");
-    Value out = model_->call(values);
+    Value out = model.call(values);
     if (auto* all = std::get_if<Tensors>(&out)) return *all;
     return {std::get<Tensor>(out)};
   }
@@ -50,9 +47,11 @@ class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
     SF_CHECK_AS(RuntimeError, index == tensors.size(), "denoiser: entries of a list must come in their order");
     tensors.push_back(tensor);
   }
-  // A flag is told as a tensor too.
+  // Flags and lists of integers are told as tensors too.
   Value boxed(size_t i, const Tensor& tensor) const {
-    if (layer_.forward_args[i].kind == ArgKind::Bool) return tensor.to_vector().at(0) != 0;
+    const ArgKind kind = layer_.forward_args[i].kind;
+    if (kind == ArgKind::Bool) return tensor.to_vector().at(0) != 0;
+    if (kind == ArgKind::Floats) return tensor.to_vector();
     return tensor;
   }
   size_t place(std::string_view name) const {
@@ -62,6 +61,25 @@ class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
     fail<TypeError>(layer_.name, ": its forward has no argument '", name, "'");
   }
   const nn::LayerEntry& layer_;
+};
+
+class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
+ public:
+  explicit NativeDenoiser(std::shared_ptr<models::Model> model) : ModelComponent(std::move(model)), forward_(*model_) {}
+  Tensor predict(const DenoiserCall& call) override { return outputs(call).at(0); }
+  Tensors outputs(const DenoiserCall& call) override { return forward_(*model_, call); }
+
+ private:
+  NamedForward forward_;
+};
+
+class NativeNetwork final : public ModelComponent<Network, models::Model> {
+ public:
+  explicit NativeNetwork(std::shared_ptr<models::Model> model) : ModelComponent(std::move(model)), forward_(*model_) {}
+  Tensors call(const DenoiserCall& call) override { return forward_(*model_, call); }
+
+ private:
+  NamedForward forward_;
 };
 
 }  // namespace
@@ -74,6 +92,11 @@ template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shar
   };
   if (layer && takes_timestep()) return std::make_shared<NativeDenoiser>(std::move(model));
   detail::no_such_component(slot, Denoiser::kKind, {}, model ? model->type() : nullptr);
+}
+
+template <> Ref<Network> component<Network>(const std::string& slot, std::shared_ptr<models::Model> model) {
+  if (model && nn::find_layer(*model)) return std::make_shared<NativeNetwork>(std::move(model));
+  detail::no_such_component(slot, Network::kKind, {}, model ? model->type() : nullptr);
 }
 
 void detail::no_such_component(const std::string& slot, const char* kind, std::vector<std::string> classes,
@@ -110,30 +133,22 @@ std::optional<std::vector<double>> Component::config_list(const char* field) {
   return out;
 }
 
+void Autoencoder::tell_timestep(const Tensor&) { fail<NotSupported>("vae: is told no timestep when it decodes"); }
+
 int64_t Autoencoder::scale_factor() {
   for (auto* field : {"block_out_channels", "encoder_block_out_channels"})
     if (auto channels = config_list(field); channels && !channels->empty()) return int64_t(1) << (channels->size() - 1);
   return 8;
 }
 
-namespace {
-struct LatentRange {
-  double factor, shift;
-  Tensor mean, std;  // [1, C, 1, ...], or absent
-};
-LatentRange range_of(Autoencoder& vae, const Tensor& latents) {
-  LatentRange r{vae.config_float("scaling_factor", 1), vae.config_float("shift_factor", 0), {}, {}};
-  auto mean = vae.config_list("latents_mean"), std = vae.config_list("latents_std");
-  if (!mean || !std) return r;
-  auto channels = [&](const std::vector<double>& v) {
-    Shape shape = Shape::filled(latents.ndim(), 1);
-    shape[1] = int64_t(v.size());
-    return tensor(v, shape, kFloat32).to(latents.device()).to(latents.dtype());
-  };
-  r.mean = channels(*mean), r.std = channels(*std);
-  return r;
+int64_t Autoencoder::frames_per_latent() { return config_int("temporal_compression_ratio", 4); }
+
+Autoencoder::LatentRange Autoencoder::latent_range() {
+  auto mean = config_list("latents_mean"), std = config_list("latents_std");
+  if (!mean || !std) return {};
+  auto channels = [](const std::vector<double>& v) { return tensor(v, {int64_t(v.size())}, kFloat32); };
+  return {channels(*mean), channels(*std)};
 }
-}  // namespace
 
 Ref<Denoiser> denoiser(std::shared_ptr<models::Model> model) { return component<Denoiser>("unet", std::move(model)); }
 Ref<Autoencoder> autoencoder(std::shared_ptr<models::Model> model) {
@@ -143,16 +158,27 @@ Ref<TextEncoder> text_encoder(std::shared_ptr<models::Model> model) {
   return component<TextEncoder>("text_encoder", std::move(model));
 }
 
+namespace {
+// [C] as [1, C, 1, ...] of the latents' dtype, on their device.
+Tensor beside(const Tensor& channels, const Tensor& latents) {
+  Shape shape = Shape::filled(latents.ndim(), 1);
+  shape[1] = channels.numel();
+  return channels.to(latents.device()).to(latents.dtype()).reshape(shape);
+}
+}  // namespace
+
 Tensor Autoencoder::scaled(const Tensor& latents) {
-  LatentRange r = range_of(*this, latents);
-  if (r.mean) return (latents - r.mean) * r.factor / r.std;
-  return r.shift != 0 ? (latents - r.shift) * r.factor : r.factor * latents;
+  const double factor = config_float("scaling_factor", 1), shift = config_float("shift_factor", 0);
+  if (const LatentRange r = latent_range(); r.mean)
+    return (latents - beside(r.mean, latents)) * factor / beside(r.std, latents);
+  return shift != 0 ? (latents - shift) * factor : factor * latents;
 }
 
 Tensor Autoencoder::unscaled(const Tensor& latents) {
-  LatentRange r = range_of(*this, latents);
-  if (r.mean) return latents * r.std / r.factor + r.mean;
-  return r.shift != 0 ? latents / r.factor + r.shift : latents / r.factor;
+  const double factor = config_float("scaling_factor", 1), shift = config_float("shift_factor", 0);
+  if (const LatentRange r = latent_range(); r.mean)
+    return latents * beside(r.std, latents) / factor + beside(r.mean, latents);
+  return shift != 0 ? latents / factor + shift : latents / factor;
 }
 
 }  // namespace sf::diffusion

@@ -49,6 +49,9 @@ class Autoencoder : public Component {
   // Without drawing: the distribution's mode.
   virtual Tensor encode_mode(const Tensor& images) { return encode(images, Generator()); }
   virtual Tensor decode(const Tensor& latents) = 0;  // not scaled any more
+  // The noise that is left in the latents that are decoded next, timestep[B] from 0 to 1: of an autoencoder whose
+  // config says timestep_conditioning. NotSupported of others.
+  virtual void tell_timestep(const Tensor& timestep);
   // It computes in a wider dtype, which is dtype() too, while what is returned lives; weights stay as they are stored.
   virtual std::shared_ptr<void> widened(DType dtype) = 0;
   // One picture of a batch at a time; overlapping squares of a picture. Nothing happens where it has no such thing.
@@ -63,7 +66,13 @@ class Autoencoder : public Component {
     take({.values = decode(latents)});
   }
 
-  int64_t scale_factor();          // pixels for each latent
+  virtual int64_t scale_factor();       // pixels for each latent
+  virtual int64_t frames_per_latent();  // of clips: all latents but the first stand for so many
+  // What latents are moved and divided by: float32 [C], or undefined.
+  struct LatentRange {
+    Tensor mean, std;
+  };
+  virtual LatentRange latent_range();
   Tensor scaled(const Tensor&);    // latents [B, C, ...] as the denoiser has them, from encode's
   Tensor unscaled(const Tensor&);  // and back
 };
@@ -80,6 +89,13 @@ class TextEncoder : public Component {
   virtual Output encode(const Tensor& input_ids, const Tensor& attention_mask) = 0;
   // The norm after the last layer, for pipelines that leave layers out. NotSupported of a model that has none.
   virtual Tensor final_layer_norm(const Tensor& hidden_state) = 0;
+};
+
+// What a pipeline has beside those: it is called with its forward's arguments by their names. A vocoder, connectors.
+class Network : public Component {
+ public:
+  static constexpr const char* kKind = "a network";
+  virtual Tensors call(const DenoiserCall& call) = 0;  // all tensors that it gives
 };
 
 // A C++ model behind an interface, for a model M whose calls are those of its class.
@@ -100,6 +116,7 @@ template <class Interface, class M> class ModelComponent : public Interface {
 template <class Interface> Ref<Interface> component(const std::string& slot, std::shared_ptr<models::Model> model);
 // any model whose forward takes a timestep
 template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shared_ptr<models::Model> model);
+template <> Ref<Network> component<Network>(const std::string& slot, std::shared_ptr<models::Model> model);  // any
 Ref<Denoiser> denoiser(std::shared_ptr<models::Model> model);
 Ref<Autoencoder> autoencoder(std::shared_ptr<models::Model> model);
 Ref<TextEncoder> text_encoder(std::shared_ptr<models::Model> model);

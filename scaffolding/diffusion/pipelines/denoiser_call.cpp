@@ -13,6 +13,8 @@ bool has_both_halves(ArgumentRole role) {
 bool joins_sample(ArgumentRole role) { return role == ArgumentRole::Channels || role == ArgumentRole::Tokens; }
 }  // namespace
 
+bool is_shared(ArgumentRole role) { return role == ArgumentRole::Shared || role == ArgumentRole::Setting; }
+
 std::optional<ListEntry> list_entry(const std::string& name) {
   const size_t open = name.find('[');
   if (open == name.npos) return {};

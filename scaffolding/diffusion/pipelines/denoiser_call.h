@@ -21,7 +21,10 @@ enum class ArgumentRole : uint8_t {
   PerSample,  // [B, ...]: what each sample is told; under guidance [2 B, ...], the negative ones first
   Text,       // the same, and what the denoiser makes of it is kept from step to step
   Shared,     // the same for all samples, whatever guidance does
+  Setting,    // the same, of numbers that the host reads, where they stay: a flag [], a list of whole numbers [n]
 };
+// Whether all samples are told the same.
+bool is_shared(ArgumentRole role);
 
 struct DenoiserArgument {
   // "" is positional; "added_cond_kwargs.time_ids" is the entry of a dict in Python, and `time_ids` in C++;

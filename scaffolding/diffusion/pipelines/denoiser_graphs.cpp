@@ -27,6 +27,11 @@ bool same_kind(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.device() == b.device() && a.shape() == b.shape() && a.strides() == b.strides();
 }
 
+// A graph is of one value of what the host reads.
+bool same_setting(const DenoiserArgument& a, const DenoiserArgument& b) {
+  return a.role != ArgumentRole::Setting || !a.tensor || a.tensor.to_vector() == b.tensor.to_vector();
+}
+
 // A tensor as it was written into a graph's: held, so that its address is nobody else's, with the count of writes.
 struct Given {
   Tensor tensor;
@@ -54,7 +59,7 @@ struct DenoiserGraphs::Graph {
   std::vector<Given> given;  // what each of them was written from
   bool keeps_context = false;
   models::ContextCache context;  // of the text among them
-  Tensor output;
+  Tensors outputs;
   int64_t run = 0;  // the last one that used it
   Words adapters;   // what was in the adapters' memory when the text's part was computed
 
@@ -62,7 +67,7 @@ struct DenoiserGraphs::Graph {
     return keeps == keeps_context && std::equal(c.begin(), c.end(), call.begin(), call.end(),
                                                 [](const DenoiserArgument& a, const DenoiserArgument& b) {
                                                   return a.name == b.name && a.role == b.role &&
-                                                         same_kind(a.tensor, b.tensor);
+                                                         same_kind(a.tensor, b.tensor) && same_setting(a, b);
                                                 });
   }
   bool is_of(const nn::Streamer* streamer) const {
@@ -181,8 +186,8 @@ DenoiserGraphs::Graph* DenoiserGraphs::graph_for(const DenoiserCall& call, bool 
   return nullptr;
 }
 
-Tensor DenoiserGraphs::capture(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run,
-                               const Words& adapters) {
+Tensors DenoiserGraphs::capture(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run,
+                                const Words& adapters) {
   if (graphs_.size() >= kMost) graphs_.pop_back();
   if (!pool_) pool_ = cuda::new_graph_pool();
   auto made = std::make_unique<Graph>();
@@ -204,11 +209,11 @@ Tensor DenoiserGraphs::capture(Denoiser& denoiser, const DenoiserCall& call, boo
   if (keeps_context) scope.emplace(g.context);
   // On the current stream, whose memory others use too; libraries are loaded, plans made and tables copied here, and
   // the text's part is computed.
-  const Tensor result = denoiser.predict(own);
+  const Tensors result = denoiser.outputs(own);
   try {
     accelerator(device).empty_cache(device.index);  // the capture cannot take it back
     const cuda::CaptureOptions how{.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal};
-    auto f = [&] { g.output = denoiser.predict(own); };
+    auto f = [&] { g.outputs = denoiser.outputs(own); };
     if (auto* streamer = streamer_of(denoiser)) g.streamed = std::make_unique<nn::StreamedGraph>(*streamer, f, how);
     else g.graph = cuda::capture(f, how, device);
   } catch (const OutOfMemory&) {
@@ -222,8 +227,8 @@ Tensor DenoiserGraphs::capture(Denoiser& denoiser, const DenoiserCall& call, boo
   return result;
 }
 
-Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run,
-                               size_t texts) {
+Tensors DenoiserGraphs::outputs(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run,
+                                size_t texts) {
   if (streams(denoiser)) keeps_context = false;
   nn::Streamer* streamer = streamer_of(denoiser);
   State now = state_of(denoiser);
@@ -236,7 +241,9 @@ Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, boo
     g->write(call, run, now.adapters);
     g->replay();
     ++replays_;
-    return g->output.clone();  // schedulers keep results, and the next replay overwrites this one
+    Tensors out;
+    for (auto& t : g->outputs) out.push_back(t.clone());  // schedulers keep results, which the next replay overwrites
+    return out;
   }
   return capture(denoiser, call, keeps_context, run, now.adapters);
 }
@@ -270,15 +277,24 @@ bool DenoiserRun::stop_capturing() {
   return std::exchange(captures_, false);
 }
 
-Tensor DenoiserRun::predict(const DenoiserCall& call) {
-  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled()) {
-    const bool keeps = keeps_context_ && !is_cast_;  // the text's part of cast weights is within calls
-    return graphs_->predict(*denoiser_, call, keeps, run_, texts_);
-  }
+bool DenoiserRun::replays() const { return captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled(); }
+
+template <class F> auto DenoiserRun::called(const F& f) {
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context_) scope.emplace(context_);
   const cpu::KeptWhole whole(weight_bytes_);
-  return denoiser_->predict(call);
+  return f();
+}
+
+Tensor DenoiserRun::predict(const DenoiserCall& call) {
+  if (replays()) return outputs(call).at(0);
+  return called([&] { return denoiser_->predict(call); });
+}
+
+Tensors DenoiserRun::outputs(const DenoiserCall& call) {
+  if (!replays()) return called([&] { return denoiser_->outputs(call); });
+  const bool keeps = keeps_context_ && !is_cast_;  // the text's part of cast weights is within calls
+  return graphs_->outputs(*denoiser_, call, keeps, run_, texts_);
 }
 
 }  // namespace sf::diffusion

@@ -36,7 +36,7 @@ class DenoiserGraphs {
   // the graph (models::ContextCache), but for denoisers whose weights pass through the device, where it would be their
   // weights' way once more. texts: of one shape that the run has in turn, each with a graph; more take the place of
   // others in theirs.
-  Tensor predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run, size_t texts);
+  Tensors outputs(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run, size_t texts);
   void clear();  // gives their memory back
   Statistics statistics() const { return {captures_, replays_, graphs_.size()}; }
 
@@ -49,7 +49,7 @@ class DenoiserGraphs {
   static State state_of(Denoiser& denoiser);
   Graph* graph_for(const DenoiserCall& call, bool keeps_context, int64_t run, size_t texts);
   // The result of the call that comes before the capture.
-  Tensor capture(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run, const Words& adapters);
+  Tensors capture(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run, const Words& adapters);
 
   std::list<std::unique_ptr<Graph>> graphs_;  // the last used first
   Words state_;                               // of the weights that they read
@@ -65,6 +65,7 @@ class DenoiserRun final : public Denoiser {
  public:
   DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context);
   Tensor predict(const DenoiserCall& call) override;
+  Tensors outputs(const DenoiserCall& call) override;
   // A call's text is of these parts: see ContextCache::joins.
   void text_joins(const Tensor& text, const std::vector<Tensor>& parts) { context_.joins(text, parts); }
   // The same for batched calls of other shapes and of texts that change: a graph for each shape.
@@ -77,6 +78,8 @@ class DenoiserRun final : public Denoiser {
   models::Model* model() override { return denoiser_->model(); }
 
  private:
+  bool replays() const;
+  template <class F> auto called(const F& f);
   Ref<Denoiser> denoiser_;
   Ref<DenoiserGraphs> graphs_;
   bool captures_, keeps_context_, is_cast_;

@@ -11,7 +11,8 @@ namespace {
 // Of a slot that adapters may change.
 models::Model* adapted_model(const DiffusionPipeline& pipeline, const ComponentSlot& slot) {
   auto* denoiser = slot.as<Ref<Denoiser>>();
-  const bool may = (denoiser && *denoiser == pipeline.the_denoiser()) || slot.as<Ref<TextEncoder>>();
+  const bool may =
+      (denoiser && *denoiser == pipeline.the_denoiser()) || slot.as<Ref<TextEncoder>>() || slot.as<Ref<Network>>();
   Component* network = may ? slot.network() : nullptr;
   return network ? network->model() : nullptr;
 }

@@ -9,7 +9,7 @@
 
 namespace sf::diffusion {
 
-// The denoiser and the text encoders.
+// The denoiser, the text encoders and what else it calls but autoencoders.
 models::AdaptedModels adapted_models(DiffusionPipeline& pipeline);
 
 struct LoraSource {

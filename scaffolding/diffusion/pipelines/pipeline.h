@@ -64,6 +64,9 @@ class DiffusionPipeline {
   // What a picture of this size is resized to before a call, where the result has a size of its own; absent: the
   // result is as large as the picture.
   virtual std::optional<Size> picture_size(int64_t /*height*/, int64_t /*width*/) const { return {}; }
+  // A picture uint8 [3, H, W] as calls want it, before it is resized: with what was done to those of the training.
+  virtual Tensor told_picture(const Tensor& picture, const AnyOptions&) const { return picture; }
+  virtual const char* picture_resample() const { return "lanczos"; }  // how it is resized then: data::filter's names
   // What was asked for, or what the denoiser was trained on.
   virtual Size size(std::optional<int64_t> height = {}, std::optional<int64_t> width = {}) const;
   virtual Tensor decoded(const Tensor& latents) const;  // to what the autoencoder makes of them: values about -1 to 1

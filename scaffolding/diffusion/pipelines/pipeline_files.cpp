@@ -369,7 +369,8 @@ static std::shared_ptr<const nn::QuantizeConfig> quantize_config_of(const Quanti
                                                                     const std::string& name) {
   if (auto own = all.find(name); own != all.end()) return own->second;
   auto rest = all.find("");
-  return rest == all.end() || name == "vae" || name == "vqvae" ? nullptr : rest->second;
+  const bool stays = name.ends_with("vae") || name == "vocoder";  // small, and of convolutions
+  return rest == all.end() || stays ? nullptr : rest->second;
 }
 
 static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how,

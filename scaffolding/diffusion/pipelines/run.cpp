@@ -199,8 +199,8 @@ PipelineOutput Run::finish() {
   autograd::NoGrad no_grad;
   const StopWhen stop = stops();
   leave_steps();
-  const Tensor images = output_latents ? latents : pictures_of(latents);
-  return {images, truncated, makeshifts_};
+  const Tensor images = output_latents ? returned_latents() : pictures_of(latents);
+  return {images, sound(), truncated, makeshifts_};
 }
 
 PipelineFrames Run::finish_frames(const DecodeProgress& progress) {
@@ -209,7 +209,7 @@ PipelineFrames Run::finish_frames(const DecodeProgress& progress) {
   const StopWhen stop = stops();
   leave_steps();
   std::vector<Tensors> clips = frames_of(latents, progress);
-  return {std::move(clips), truncated, makeshifts_};
+  return {std::move(clips), sound(), truncated, makeshifts_};
 }
 
 Tensor Run::first_samples(int64_t n) const { return n ? latents.narrow(0, 0, n) : latents; }

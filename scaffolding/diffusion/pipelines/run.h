@@ -35,14 +35,22 @@ using StepCallback = std::function<void(StepState& state)>;
 using StepProgress = std::function<void(int64_t done, int64_t total)>;
 using DecodeProgress = std::function<void(double done)>;  // the share of all frames that are there, up to 1
 
+// What is heard with clips; undefined of families that make none.
+struct Sound {
+  Tensor values;              // [B, channels, samples] about -1 to 1; or latents, of a run that was asked for those
+  int64_t sampling_rate = 0;  // samples of a second
+};
+
 struct PipelineOutput {
-  Tensor images;                        // [B, 3, H, W] in [0, 1]; of clips [B, T, 3, H, W]; or latents
+  Tensor images;  // [B, 3, H, W] in [0, 1]; of clips [B, T, 3, H, W]; or latents
+  Sound sound;
   std::vector<std::string> truncated;   // parts of prompts that did not fit
   std::vector<std::string> makeshifts;  // Run::makeshifts
 };
 
 struct PipelineFrames {
   std::vector<Tensors> clips;  // of each its frames, uint8 [H, W, 3], on the autoencoder's device
+  Sound sound;
   std::vector<std::string> truncated, makeshifts;
 };
 
@@ -87,6 +95,9 @@ class Run {
   std::vector<Tensors> preview_frames(int64_t n = 0) const;  // as finish_frames() has them
   // Of the latents what is decoded, in the autoencoder's shape, of a family whose run has more or another one.
   virtual Tensor decodable(const Tensor& latents) const { return latents; }
+  // Of a run that was asked for latents: what it returns.
+  virtual Tensor returned_latents() const { return latents; }
+  virtual Sound sound() const { return {}; }  // as the latents are now
   // Latents as a picture's [B, C, h, w]: of clips those of the first frame.
   virtual Tensor still(const Tensor& latents) const { return latents; }
   void interrupt() { interrupted_ = true; }  // the steps that remain are left out

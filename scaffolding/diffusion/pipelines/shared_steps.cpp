@@ -53,8 +53,7 @@ bool SharedSteps::fit(const Run& a, const Run& b) {
                     [](const DenoiserArgument& x, const DenoiserArgument& y) {
                       if (x.name != y.name || x.role != y.role) return false;
                       if (x.role == ArgumentRole::Sample || x.role == ArgumentRole::Timestep) return true;
-                      return x.role == ArgumentRole::Shared ? same_tensor(x.tensor, y.tensor)
-                                                            : same_rows(x.tensor, y.tensor);
+                      return is_shared(x.role) ? same_tensor(x.tensor, y.tensor) : same_rows(x.tensor, y.tensor);
                     });
 }
 
@@ -116,7 +115,7 @@ std::vector<std::exception_ptr> SharedSteps::call(const std::vector<Run*>& runs,
   }
   DenoiserCall all = calls[0];
   for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].tensor || all[i].role == ArgumentRole::Shared) continue;
+    if (!all[i].tensor || is_shared(all[i].role)) continue;
     std::vector<Tensor> parts;
     for (auto& c : calls) parts.push_back(c[i].tensor);
     const bool changes = all[i].role == ArgumentRole::Sample || all[i].role == ArgumentRole::Timestep;

@@ -12,9 +12,11 @@ from importlib import import_module
 from .auto_pipeline import AutoPipelineForImage2Image, AutoPipelineForInpainting, AutoPipelineForText2Image
 from .hires_fix import hires
 from .image_processor import VaeImageProcessor
+from .ltx2 import LTX2LatentUpsamplePipeline, LTX2VideoCondition
 from .memory import MemoryPlan
 from .outputs import (
     ImagePipelineOutput,
+    LTX2PipelineOutput,
     StableDiffusionPipelineOutput,
     StableDiffusionXLPipelineOutput,
     VideoPipelineOutput,
@@ -59,6 +61,9 @@ __all__ = [
     "AutoPipelineForText2Image",
     "DiffusionPipeline",
     "ImagePipelineOutput",
+    "LTX2LatentUpsamplePipeline",
+    "LTX2PipelineOutput",
+    "LTX2VideoCondition",
     "MemoryPlan",
     "PipelineRun",
     "ProgressBar",

@@ -40,10 +40,10 @@ class PipelineCalls:
     def _call(self, given, kwargs, output_type, return_dict):
         self._shape(given)
         try:
-            images = self._generate(self._options_of(given, kwargs), self._output_type(output_type))
+            made = self._generate(self._options_of(given, kwargs), self._output_type(output_type))
         finally:
             self.maybe_free_model_hooks()
-        return self._result(images, return_dict)
+        return self._result(*made, return_dict)
 
     def _placed(self):
         """What a run has to know of where the networks are, beside them."""
@@ -70,9 +70,10 @@ class PipelineCalls:
             return self.video_processor.frames_from_unit_range(images, output_type)
         return self.image_processor.from_unit_range(images, output_type)
 
-    def _result(self, images, return_dict):
+    def _result(self, images, sound, return_dict):
         what = "frames" if ENTRIES[self._entry_name]["makes_clips"] else "images"
-        return self._output_class(**{what: images}) if return_dict else (images,)
+        made = {what: images, **({"audio": sound} if self._has_sound else {})}
+        return self._output_class(**made) if return_dict else tuple(made.values())
 
     @property
     def labels(self):
@@ -222,17 +223,17 @@ class PipelineCalls:
         return {k: v for k, v in options.items() if v is not None}
 
     def _generate(self, options, output_type):
-        """Images as asked for."""
+        """(images as asked for, their sound or None)"""
         options = self._options_for_run(options, output_type)
         with lora_scaled(self._lora_models().values(), options.pop("lora_scale")):
             parts, as_frames = {**self._parts(), **self._placed()}, self._as_frames(output_type)
-            images, *lost = _pipelines.generate(self._entry_name, self, parts, options, as_frames)
+            images, sound, *lost = _pipelines.generate(self._entry_name, self, parts, options, as_frames)
         self._warn_of(*lost, 4)
-        return self._shown(images, output_type)
+        return self._shown(images, output_type), sound
 
-    def _finished(self, images, lost, output_type, return_dict):
+    def _finished(self, images, sound, lost, output_type, return_dict):
         self._warn_of(*lost, 4)
-        return self._result(self._shown(images, output_type), return_dict)
+        return self._result(self._shown(images, output_type), sound, return_dict)
 
     def _warn_of(self, truncated, makeshifts, stacklevel):
         if makeshifts:

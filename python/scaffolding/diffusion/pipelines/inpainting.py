@@ -33,9 +33,8 @@ class InpaintingMixin:
         if crop is None:
             return super()._call(given, kwargs, output_type, return_dict)
         values = super()._call(given, kwargs, "pt", False)[0]
-        return self._result(
-            self.image_processor.overlaid(mask_image, image, values, crop, self._output_type(output_type)), return_dict
-        )
+        images = self.image_processor.overlaid(mask_image, image, values, crop, self._output_type(output_type))
+        return self._result(images, None, return_dict)
 
     def _shape(self, given):
         """Picture and mask are tensors already."""

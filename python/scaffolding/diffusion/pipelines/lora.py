@@ -11,7 +11,7 @@ _lora = _models._lora
 
 
 class LoraLoaderMixin:
-    """The networks of _lora_loadable_modules, denoiser and text encoders, may have adapters, which pipelines that share
+    """The networks of _lora_loadable_modules, all but autoencoders, may have adapters, which pipelines that share
     these networks share.
     """
 

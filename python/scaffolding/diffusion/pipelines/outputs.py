@@ -32,8 +32,19 @@ VideoPipelineOutput = output(
         "[B, T, 3, H, W]."
     ),
 )
+LTX2PipelineOutput = output(
+    "LTX2PipelineOutput",
+    "frames",
+    "audio",
+    doc=(
+        "frames: for each clip a list of PIL pictures or of tensors [H, W, 3], an array [B, T, H, W, 3], or a tensor "
+        "[B, T, 3, H, W]. audio: their sound [B, channels, samples] about -1 to 1, at "
+        "pipe.vocoder.config.output_sampling_rate; None of a pipeline without a vocoder."
+    ),
+)
 for _cls in (
     ImagePipelineOutput,
+    LTX2PipelineOutput,
     StableDiffusionPipelineOutput,
     StableDiffusionXLPipelineOutput,
     VideoPipelineOutput,

@@ -72,6 +72,7 @@ class DiffusionPipeline(
     _options = {}  # other fields of model_index.json, with their defaults
     _callback_tensor_inputs = ()
     _output_class = ImagePipelineOutput
+    _has_sound = False  # of clips
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)

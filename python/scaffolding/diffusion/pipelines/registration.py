@@ -110,7 +110,7 @@ def registered(name, base=None, more=None):
         "_components": tuple(entry["components"]),
         "_optional_components": tuple(entry["optional"]),
         "_denoisers": of_kind("denoiser"),
-        "_lora_loadable_modules": of_kind("denoiser") + of_kind("text_encoder"),
+        "_lora_loadable_modules": of_kind("denoiser") + of_kind("text_encoder") + of_kind("network"),
         "_options": dict(entry["fields"]),
         "_callback_tensor_inputs": tuple(entry["callbacks"]),
         "__init__": _constructor(entry, more or {}),

@@ -63,5 +63,5 @@ class PipelineRun:
 
     def finish(self):
         """The pipeline's result of what is there, as a call returns it."""
-        images, *lost = self._core.finish(self._pipe._as_frames(self._output_type))
-        return self._pipe._finished(images, lost, self._output_type, self._return_dict)
+        images, sound, *lost = self._core.finish(self._pipe._as_frames(self._output_type))
+        return self._pipe._finished(images, sound, lost, self._output_type, self._return_dict)

@@ -20,7 +20,7 @@ class _StableDiffusion(StableDiffusionLoraLoaderMixin, DiffusionPipeline):
         result = super()._call(given, kwargs, "pt" if as_tensor else output_type, return_dict)
         return ImageTensor(result.images) if as_tensor and return_dict else result
 
-    def _result(self, images, return_dict):
+    def _result(self, images, sound, return_dict):
         return (
             StableDiffusionPipelineOutput(images=images, nsfw_content_detected=None) if return_dict else (images, None)
         )

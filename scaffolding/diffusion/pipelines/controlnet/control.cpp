@@ -122,9 +122,7 @@ void Control::begin(Run& run, const DiffusionPipeline& pipeline, const ControlNe
   for (size_t i = 0; i < networks_.size(); ++i) {
     run.told.push_back({control_argument(i, "controlnet_cond"), {}, ArgumentRole::PerSample});
     run.told.push_back({control_argument(i, "conditioning_scale"), {}, ArgumentRole::PerSample});
-    if (guess_)
-      run.told.push_back(
-          {control_argument(i, "guess_mode"), ones({}, kFloat32), ArgumentRole::Shared});  // which stays on the host
+    if (guess_) run.told.push_back({control_argument(i, "guess_mode"), ones({}, kFloat32), ArgumentRole::Setting});
   }
   if (networks_.size() == 1) run.tensors.insert({name, &networks_[0].image});
   for (auto& net : networks_) run.shares_calls = run.shares_calls && net.start <= 0 && net.end >= 1;

@@ -25,8 +25,7 @@ namespace {
 
 struct SkipLayerRun final : Run {
   SkipLayerRun() { shares_calls = false; }
-  Ref<Denoiser> bare;  // whose calls are no graphs, which know no values
-  Tensor layers;       // int64 [n], on the host
+  Tensor layers;  // int64 [n], on the host
   double scale = 0, start = 0, stop = 0;
 
  protected:
@@ -43,8 +42,8 @@ struct SkipLayerRun final : Run {
             ? denoiser.predict(call.with(cat({x, x}, 0), timestep))
             : cat({denoiser.predict(negative.with(x, timestep)), denoiser.predict(positive.with(x, timestep))}, 0);
     DenoiserCall skipping = positive.with(x, timestep);
-    skipping.push_back({"skip_layers", layers, ArgumentRole::Shared});
-    return guided(output, guidance) + (output.narrow(0, n, n) - bare->predict(skipping)) * scale;
+    skipping.push_back({"skip_layers", layers, ArgumentRole::Setting});
+    return guided(output, guidance) + (output.narrow(0, n, n) - denoiser.predict(skipping)) * scale;
   }
 };
 
@@ -66,7 +65,6 @@ std::unique_ptr<Run> StableDiffusion3Pipeline::prepare(const StableDiffusion3Tex
       layers.push_back(int64_t(i));
     }
     auto skipping = std::make_unique<SkipLayerRun>();
-    skipping->bare = transformer;
     skipping->layers = tensor(layers, {int64_t(layers.size())}, kInt64);
     skipping->scale = o.skip_layer_guidance_scale;
     skipping->start = o.skip_layer_guidance_start, skipping->stop = o.skip_layer_guidance_stop;
