@@ -18,6 +18,7 @@
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/data/data.h"
+#include "scaffolding/io/audio/wav.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/formats/gguf.h"
 #include "scaffolding/io/formats/npy.h"

@@ -2,11 +2,11 @@
 tools/new_model.py write files that compile.
 
 Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny
-random networks, `CogVideoX-2b`, `CogVideoX-5b-I2V` and `Tora_T2V`, the same of videos, `pictures` and `films`, folders
-of captioned pictures and clips, `sea.png`, a mask, and LoRAs for these networks, `style.safetensors`, `ink.safetensors`
-and `loras/ink.safetensors`. A block of text after a program is what it prints; `...` stands for anything. `<!-- not
-run: why -->` before a program skips it. A shell program that calls a tool of the repository finds the tools and the
-files that they change.
+random networks, `CogVideoX-2b`, `CogVideoX-5b-I2V`, `Tora_T2V` and `LTX-2`, the same of videos, `pictures` and `films`,
+folders of captioned pictures and clips, `sea.png`, a mask, and LoRAs for these networks, `style.safetensors`,
+`ink.safetensors` and `loras/ink.safetensors`. A block of text after a program is what it prints; `...` stands for
+anything. `<!-- not run: why -->` before a program skips it. A shell program that calls a tool of the repository finds
+the tools and the files that they change.
 """
 
 import os
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 import pytest
-from tiny_video import save_cogvideox, save_image_to_video, save_tora
+from tiny_video import save_cogvideox, save_image_to_video, save_ltx2, save_tora
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
@@ -129,6 +129,7 @@ def models(tmp_path_factory):
     save_cogvideox(folder / "CogVideoX-2b")
     save_image_to_video(folder / "CogVideoX-5b-I2V")
     save_tora(folder / "Tora_T2V")
+    save_ltx2(folder / "LTX-2")
     save_captioned_pictures(folder / "pictures")
     save_captioned_clips(folder / "films")
     (folder / "loras").mkdir()

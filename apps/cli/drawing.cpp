@@ -158,8 +158,18 @@ void tell_files_apart(std::vector<Job>& jobs) {
 std::string kind_of(const Job& job) {
   const GenerationSettings& s = job.settings;
   const bool weighted = s.prompt_syntax != "plain";
-  ordered_json key{s.sampler, s.scheduler_options, s.steps,          s.guidance_rescale, s.eta,    s.prompt_syntax,
-                   s.batch,   s.strength,          s.hires_strength, s.hires_upscaler,   s.tiling, s.freeu,
+  ordered_json key{s.sampler,
+                   s.scheduler_options,
+                   s.steps,
+                   s.guidance_rescale.value_or(-1),
+                   s.eta,
+                   s.prompt_syntax,
+                   s.batch,
+                   s.strength,
+                   s.hires_strength,
+                   s.hires_upscaler,
+                   s.tiling,
+                   s.freeu,
                    s.options};
   for (auto& number : {s.width, s.height, s.clip_skip, s.hires_steps}) key.push_back(number.value_or(-1));
   for (auto& number : {s.guidance, s.hires}) key.push_back(number.value_or(-1));
@@ -290,10 +300,10 @@ void draw(const Drawing& d, GenerationSettings s) {
   });
   GenerationSettings loading = largest->settings;
   loading.sampler.clear(), loading.scheduler_options.clear();
-  if (several) loading.guidance = s.guidance;
+  if (several) loading.guidance = s.guidance, loading.guidance_rescale = s.guidance_rescale, loading.fps = s.fps;
   SharedModel model(d, loading);
   for (auto& job : jobs) {
-    if (!job.settings.guidance) job.settings.guidance = loading.guidance;
+    settle(job.settings, model.pipeline());
     job.settings.model = loading.model, job.settings.vae = loading.vae;
     job.settings.controlnets = loading.controlnets;
   }

@@ -27,6 +27,8 @@
 #include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/shared_steps.h"
+#include "scaffolding/diffusion/pipelines/usual_guidance.h"
+#include "scaffolding/io/audio/wav.h"
 #include "scaffolding/io/json.h"
 #include "scaffolding/io/pictures/image.h"
 
@@ -37,6 +39,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
+constexpr double kFps = 8;
 constexpr const char* kTextKey = "scaffolding";  // of the settings as JSON, in a PNG
 
 // What a picture is made again from: one list for writing, reading and the settings themselves.
@@ -231,7 +234,7 @@ void apply(const GenerationSettings& s, const char* pipeline, const diffusion::O
   set("width", "--width", s.width, s.width.has_value());
   set("num_inference_steps", "--steps", s.steps, true);
   set("guidance_scale", "--guidance", s.guidance.value_or(kGuidance), false);
-  set("guidance_rescale", "--guidance-rescale", s.guidance_rescale, s.guidance_rescale != 0);
+  if (s.guidance_rescale) set("guidance_rescale", "--guidance-rescale", *s.guidance_rescale, *s.guidance_rescale != 0);
   set("clip_skip", "--clip-skip", s.clip_skip, s.clip_skip.has_value());
   set("eta", "--eta", s.eta, s.eta != 0);
   set("capture", "--no-capture", !s.no_capture, false);
@@ -294,11 +297,22 @@ void add_clip_options(CLI::App& c, GenerationSettings& s, std::initializer_list<
                "filled in")
       ->capture_default_str();
   add_force(c, s);
-  c.add_option("--fps", s.fps, "Frames a second")->capture_default_str();
+  c.add_option("--fps", s.fps, "Frames a second; without it, those that the model is told of, or 8");
   c.add_option("-c,--count", s.count, "How many clips")->capture_default_str()->check(CLI::Range(1, 100000));
   add_sampling_options(c, s);
   c.add_option("--preview", s.preview, "A file that shows a frame forming, or 'terminal'");
   add_call_options(c, s, tasks);
+}
+
+void settle(GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline) {
+  const diffusion::AnyOptions o = pipeline.make_options();
+  if (!s.guidance) s.guidance = diffusion::usual_guidance(pipeline);
+  if (!s.guidance_rescale) s.guidance_rescale = o.find("guidance_rescale") ? o.at<double>("guidance_rescale") : 0;
+  auto* rate = o.find("frame_rate");
+  if (rate && s.options.contains("frame_rate"))
+    diffusion::set_from_text("--frame-rate", *rate, s.options["frame_rate"]);
+  else if (rate && s.fps) s.options["frame_rate"] = ordered_json(*s.fps).dump();
+  if (!s.fps) s.fps = rate ? o.at<double>("frame_rate") : kFps;
 }
 
 void add_force(CLI::App& c, GenerationSettings& s) {
@@ -318,8 +332,7 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
   c.add_option("--steps", s.steps, "Of the sampler: more take longer")->capture_default_str();
   c.add_option("-g,--guidance", s.guidance,
                "How closely to follow the prompt; 1 is off. Without it, what the model advises, or 5");
-  c.add_option("--guidance-rescale", s.guidance_rescale, "Against pictures that guidance has overexposed: 0 to 1")
-      ->capture_default_str();
+  c.add_option("--guidance-rescale", s.guidance_rescale, "Against pictures that guidance has overexposed: 0 to 1");
   c.add_option("--width", s.width, "Pixels, a multiple of 8")->check(CLI::Range(8, 16384));
   c.add_option("--height", s.height, "Pixels, a multiple of 8")->check(CLI::Range(8, 16384));
   std::string names;
@@ -429,7 +442,7 @@ void check_outputs(const GenerationSettings& s) {
   const std::vector<std::string> filled_in{"seed", "number", "prompt"};
   check_template("--output", s.output, filled_in);
   check_template("--save-steps", s.save_steps, filled_in);
-  if (s.clips) check_clip_output("--output", output_path(s, s.output, 0, 0), s.fps);
+  if (s.clips) check_clip_output("--output", output_path(s, s.output, 0, 0), s.fps.value_or(kFps));
   else check_output("--output", output_path(s, s.output, 0, 0), ".png .jpg .jpeg .webp");
   if (!s.preview.empty() && s.preview != "terminal") check_output("--preview", s.preview, ".png .jpg .jpeg .webp");
   if (s.save_steps.empty()) return;
@@ -458,6 +471,12 @@ Tensors stills(const std::vector<Tensors>& clips) {
   Tensors out;
   for (auto& frames : clips) out.push_back(frames[frames.size() / 2].cpu().permute({2, 0, 1}));
   return out;
+}
+
+// What is heard with one of the clips: [channels, samples], or undefined.
+diffusion::Sound sound_of(const diffusion::Sound& all, size_t i) {
+  if (!all.values) return {};
+  return {all.values.select(0, int64_t(i)).cpu(), all.sampling_rate};
 }
 
 // The steps of a picture as they were called when it was made, beside empty rows where others were.
@@ -562,7 +581,8 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
           [&](const std::string& file) {
             if (s.clips) {
               settings = settings_json(one, kind, seed, batch, int64_t(i), width, height);
-              write_clip(file, output.clips[i], s.fps, untagged(s.prompt), io::json_text(settings));
+              write_clip(file, output.clips[i], sound_of(output.sound, i), s.fps.value_or(kFps), untagged(s.prompt),
+                         io::json_text(settings));
             } else {
               settings = write_picture(file, pictures[i], one, kind, pipeline.the_scheduler()->name());
             }
@@ -573,6 +593,12 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
         std::cerr << "scaffolding: '" << asked << "' is there already and stays; --force replaces it\n";
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
       std::vector<std::string> written{path};
+      if (const auto sound = sound_of(output.sound, i); sound.values && !sound_path(path).empty()) {
+        written.push_back(write_new(sound_path(path), s.force, [&](const std::string& file) {
+          io::save_wav(file, sound.values, sound.sampling_rate);
+        }));
+        row["sound"] = written.back();
+      }
       if (!forming.empty()) {
         written.push_back(write_new(output_path(s, s.save_steps, seed, number), s.force,
                                     [&](const std::string& file) { save_forming(file, forming[i], pictures[i]); }));

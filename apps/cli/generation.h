@@ -22,8 +22,9 @@ struct GenerationSettings {
   LoraSettings loras;                          // load_model finds them
   std::optional<int64_t> width, height, clip_skip;
   int64_t steps = 20, count = 1, batch = 1;
-  std::optional<double> guidance;  // absent: what the model advises, or 5; load_model settles it
-  double guidance_rescale = 0, eta = 0;
+  std::optional<double> guidance;          // absent: what the model advises, or 5; load_model settles it
+  std::optional<double> guidance_rescale;  // absent: the pipeline's own
+  double eta = 0;
   std::optional<int64_t> seed;  // of the first picture; the next has the next one. Absent: drawn
   std::string dtype = "float32", device = "cpu", prompt_syntax = "plain", output = "{seed}.png", like, preview,
               save_steps;
@@ -33,8 +34,8 @@ struct GenerationSettings {
   int64_t batch_of = 1, place = 0;
   // Of one that a server made: steps, the first row of its own and rows of calls that it shared with others.
   std::vector<std::array<int64_t, 3>> calls;
-  bool clips = false;  // it is clips that come out: generate() settles it
-  double fps = 8;      // of clips, frames a second
+  bool clips = false;         // it is clips that come out: generate() settles it
+  std::optional<double> fps;  // of clips, frames a second; absent: what the model is told of them, or 8
   // img2img, inpaint and img2vid
   std::string image, mask;
   double strength = 0.75;
@@ -53,6 +54,9 @@ struct GenerationSettings {
   int64_t first_number = 0;  // of the first picture
   bool numbered = false;     // names of files have the number, whatever else is in them
 };
+
+// What nobody has asked for and depends on the pipeline: guidance, its rescale, frames a second.
+void settle(GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline);
 
 // Several calls of generate() in a row: the watch that all share, and what came before.
 struct Series {

@@ -24,10 +24,15 @@ void add_img2vid(CLI::App& program) {
   command->callback([s] {
     const Tensor picture = input_picture("--image", s->image, io::ImageMode::RGB);
     auto pipeline = load_model("img2vid", *s, {Task::ImageToVideo});
+    diffusion::AnyOptions options = pipeline->make_options();
+    if (auto* crf = options.find("image_crf"); crf && s->options.contains("image_crf"))
+      diffusion::set_from_text("--image-crf", *crf, s->options["image_crf"]);
     const auto [height, width] = pipeline->size(s->height, s->width);
-    diffusion::VaeImageProcessor processor({.vae_scale_factor = pipeline->vae_scale_factor()});
+    diffusion::VaeImageProcessor processor(
+        {.vae_scale_factor = pipeline->vae_scale_factor(), .resample = data::filter(pipeline->picture_resample())});
     generate("img2vid", *s, *pipeline,
-             {{"image", processor.preprocess(Tensors{picture}, {.height = height, .width = width})}});
+             {{"image", processor.preprocess(Tensors{pipeline->told_picture(picture, options)},
+                                             {.height = height, .width = width})}});
   });
 }
 

@@ -12,7 +12,6 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/replace_vae.h"
 #include "scaffolding/diffusion/pipelines/textual_inversion.h"
-#include "scaffolding/diffusion/pipelines/usual_guidance.h"
 #include "scaffolding/io/hub/hub.h"
 #include "scaffolding/io/hub/hub_cache.h"
 #include "scaffolding/io/hub/shipped_models.h"
@@ -97,7 +96,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   for (auto& embedding : embeddings) diffusion::load_textual_inversion(*pipeline, embedding);
   if (device != Device() && !is_planned(s)) pipeline->to({.device = device});
   if (!s.loras.used.empty()) diffusion::use_loras(*pipeline, sources_of(s.loras.used));
-  if (!s.guidance) s.guidance = diffusion::usual_guidance(*pipeline);
+  settle(s, *pipeline);
   auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
   if (!s.sampler.empty() || !s.scheduler_options.empty())

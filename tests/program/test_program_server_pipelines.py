@@ -7,7 +7,7 @@ import json
 import zipfile
 
 import pytest
-from golden_pipelines import CASES, one_thread, pipeline_of  # noqa: F401 (a fixture)
+from golden_pipelines import CASES, argument_of, one_thread, pipeline_of  # noqa: F401 (a fixture)
 from pipeline_cases import arguments_of
 from served import serving, skip_without_server
 from signatures import parameters_of
@@ -51,7 +51,7 @@ def call_of(name):
         call.setdefault("guidance_scale", 4.0)
     if "mask_image" in call:
         call["strength"] = 1.0
-    keywords = arguments_of(call, lambda kind, array: sf.tensor(array) if kind == "tensor" else array)
+    keywords = arguments_of(call, argument_of)
     fields = dict(call)
     for field, role in PIPELINES[name]["roles"].items():
         if role == "control":
@@ -59,6 +59,10 @@ def call_of(name):
             fields["controlnet"] = [{"image": png_of(keywords[field])}]
         elif field in keywords:
             fields[field] = png_of(keywords[field])
+    if "conditions" in fields:
+        (condition,) = keywords["conditions"]
+        fields["image"], fields["image_crf"] = png_of(condition.frames[0]), 0
+        del fields["conditions"]
     if "trajectories" in fields:
         fields["trajectory"] = fields.pop("trajectories")
     return keywords, {**fields, "model": folder_name(name), "seed": SEED}

@@ -50,7 +50,7 @@ void check_clip_format(const std::string& format, double fps) {
 }
 
 std::string clip_bytes(const Tensors& frames, const std::string& format, double fps, const io::VideoText& text,
-                       const std::string& scratch) {
+                       const std::string& scratch, const diffusion::Sound& sound) {
   io::VideoText printable = text;  // a file's texts hold no zero bytes
   for (auto& [key, value] : printable) std::erase(value, '\0');
   if (format == "png") {
@@ -59,6 +59,8 @@ std::string clip_bytes(const Tensors& frames, const std::string& format, double 
   }
   const std::string path = scratch + clip_suffix(format);
   io::VideoOptions options{.fps = fps};
+  if (sound.values && io::holds_sound(io::video_format(path)))
+    options.audio = sound.values[0].cpu(), options.audio_sample_rate = sound.sampling_rate;
   if (io::holds_metadata(io::video_format(path))) options.metadata = printable;
   struct Removed {
     const std::string& path;

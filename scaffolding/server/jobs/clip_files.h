@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "scaffolding/core/tensor.h"
+#include "scaffolding/diffusion/pipelines/run.h"
 #include "scaffolding/io/video/video_format.h"
 
 namespace sf::server {
@@ -18,9 +18,9 @@ void check_clip_format(const std::string& format, double fps);
 const char* clip_suffix(const std::string& format);  // ".webp"; ".zip" of png
 
 // frames: uint8 [H, W, 3] on the CPU. text: what it shows and how it was made, where the format can say so. scratch: a
-// path without suffix, of a file that is there meanwhile.
+// path without suffix, of a file that is there meanwhile. sound: of one clip; formats that hold none leave it out.
 std::string clip_bytes(const Tensors& frames, const std::string& format, double fps, const io::VideoText& text,
-                       const std::string& scratch);
+                       const std::string& scratch, const diffusion::Sound& sound = {});
 
 const char* media_type(const std::string& file);  // "image/png", by the suffix
 

@@ -129,6 +129,11 @@ void PictureRun::check_kind() {
   check_clip_format(r.format.empty() ? kUsualClipFormat : r.format, r.fps.value_or(kUsualFps));
 }
 
+double PictureRun::fps() const {
+  if (request_.fps) return *request_.fps;
+  return options_.find("frame_rate") ? options_.at<double>("frame_rate") : kUsualFps;
+}
+
 void PictureRun::set_options() {
   const JobRequest& r = request_;
   const AnyOptions& o = options_;
@@ -174,13 +179,15 @@ void PictureRun::give_pictures(const History& history) {
   const AnyOptions& o = options_;
   SF_CHECK(o.find("image"), "image: a ", pipeline_->name(), " does not take it");
   set(o, "strength", r.strength);
-  diffusion::ImageProcessorOptions how{.vae_scale_factor = pipeline_->side_multiple()};
+  diffusion::ImageProcessorOptions how{.vae_scale_factor = pipeline_->side_multiple(),
+                                       .resample = data::filter(pipeline_->picture_resample())};
   diffusion::PreprocessOptions size{.height = r.height, .width = r.width};
   Tensor picture = picture_of("image", history.input_bytes(r.image), INT64_MAX);
   if (clip_) {
     const auto clip = pipeline_->size(r.height, r.width);
     size.height = clip.height, size.width = clip.width;
-    o.at<Tensor>("image") = diffusion::VaeImageProcessor(how).preprocess(Tensors{picture}, size);
+    o.at<Tensor>("image") =
+        diffusion::VaeImageProcessor(how).preprocess(Tensors{pipeline_->told_picture(picture, o)}, size);
     return;
   }
   if (const auto own = pipeline_->picture_size(picture.size(1), picture.size(2))) {
@@ -371,7 +378,7 @@ nlohmann::ordered_json PictureRun::settings(const WeightTypes& weights, int64_t 
   if (!r.vae.empty()) s["vae"] = r.vae;
   for (auto& net : r.controls)
     if (!net.model.empty()) s["controlnet"].push_back(net.model), s["control_mode"].push_back(net.mode);
-  if (clip_) s["fps"] = r.fps.value_or(kUsualFps);
+  if (clip_) s["fps"] = fps();
   else if (!r.image.empty()) s["strength"] = r.strength;
   if (!more.empty()) s["options"] = more;
   if (r.hires) {
@@ -403,7 +410,7 @@ PictureRun::Made PictureRun::finish(const WeightTypes& weights, const std::strin
     const std::string format = r.format.empty() ? kUsualClipFormat : r.format;
     const io::VideoText said{{"title", diffusion::take_lora_tags(r.prompt).text},
                              {"comment", text(settings(weights, made.height, made.width))}};
-    std::string bytes = clip_bytes(frames, format, r.fps.value_or(kUsualFps), said, scratch);
+    std::string bytes = clip_bytes(frames, format, fps(), said, scratch, output.sound);
     made.file = [bytes = std::move(bytes)]() mutable { return std::move(bytes); };
     made.suffix = clip_suffix(format);
     return made;

@@ -53,6 +53,7 @@ class PictureRun {
   diffusion::AnyOptions options_;
   std::optional<diffusion::Hires> hires_;
   std::unique_ptr<diffusion::Run> run_;
+  double fps() const;  // of a clip: what was asked for, else what the model is told, else usual
   bool clip_ = false, second_ = false;
   int64_t before_ = 0, steps_ = 0;
   std::vector<diffusion::CallRows> calls_before_;  // of the first pass
