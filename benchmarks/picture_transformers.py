@@ -1,11 +1,12 @@
 """Transformers of pictures beside diffusers' where that is installed: FLUX's, Stable Diffusion 3.5 large's and
-Z-Image's at their published widths, with one block of each kind, for a picture of 512x512.
+Z-Image's at their published widths, with one block of each kind, for a picture of 512x512; and LTX-2.3's of clips.
 
     PYTHONPATH=build/python python benchmarks/picture_transformers.py [--torch-python PYTHON]
     [--bench build/scaffolding_bench] [--rounds N] [--threads N] [--row TEXT]
 
 Rows: "flux" is one double and one single block, 1024 patches and 512 tokens of text; "sd35" one joint block, 1024
-patches and 333 tokens; "z-image" one layer of each of its three lists, 1024 patches and 128 tokens. Weights are random.
+patches and 333 tokens; "z-image" one layer of each of its three lists, 1024 patches and 128 tokens; "ltx2" one block
+for 25 frames of 512x512, 1024 tokens of the video, 26 of its sound and 1024 of text. Weights are random.
 The programs take turns, each measurement in a process of its own, and medians of the rounds are printed. "of peak" is
 the rate of the linear layers' and attention's multiplications and additions over what scaffolding_bench's loop of the
 fastest unit reaches.
@@ -21,7 +22,7 @@ from video import medians_of, peak_of
 
 PATCHES = 1024
 DTYPES = {"f32": "float32", "bf16": "bfloat16"}
-MODELS = ("flux", "sd35", "z-image")
+MODELS = ("flux", "sd35", "z-image", "ltx2")
 
 
 def flux(lib, models, numbers):
@@ -62,13 +63,36 @@ def z_image(lib, models, numbers):
     return model, lambda: model([picture], lib.tensor([0.5]), [caption]), 4 * attended * 3840
 
 
+def ltx2(lib, models, numbers):
+    model = models.LTX2VideoTransformer3DModel(
+        num_layers=1, rope_type="split", gated_attn=True, cross_attn_mod=True, audio_gated_attn=True,
+        audio_cross_attn_mod=True, use_prompt_embeddings=False, perturbed_attn=True,
+    )  # fmt: skip
+    words, heard = 1024, 26
+    call = {
+        "hidden_states": numbers(1, PATCHES, 128),
+        "audio_hidden_states": numbers(1, heard, 128),
+        "encoder_hidden_states": numbers(1, words, 4096),
+        "audio_encoder_hidden_states": numbers(1, words, 2048),
+        "timestep": lib.tensor([500.0]),
+        "sigma": lib.tensor([500.0]),
+        "num_frames": 4,
+        "height": 16,
+        "width": 16,
+        "audio_num_frames": heard,
+    }
+    video = PATCHES * (PATCHES + words) * 4096
+    sound = heard * (heard + words + 2 * PATCHES) * 2048  # both streams attend to each other in the sound's width
+    return model, lambda: model(**call), 4 * (video + sound)
+
+
 def child(which, row, options):
     lib, models = turns.library(which)
     lib.set_num_threads(options.threads)
     lib.manual_seed(0)
     name, dtype = row.rsplit(" ", 1)
     dtype = getattr(lib, DTYPES[dtype])
-    make = {"flux": flux, "sd35": sd35, "z-image": z_image}[name]
+    make = {"flux": flux, "sd35": sd35, "z-image": z_image, "ltx2": ltx2}[name]
     model, call, flop = make(lib, models, lambda *shape: lib.randn(*shape).to(dtype))
     model = model.eval().to(dtype)
 
