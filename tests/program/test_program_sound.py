@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from libav import needs_libav
 from tiny_video import save_ltx2
 
 import scaffolding as sf
 from scaffolding import diffusion
 
 SIZE = ("--height", 32, "--width", 64, "--num-frames", 9)
-needs_libav = pytest.mark.skipif(not sf.io.can_write_video("a.mp4"), reason="unproven here: no library writes a.mp4")
 
 
 @pytest.fixture(scope="module")

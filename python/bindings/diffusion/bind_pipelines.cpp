@@ -16,7 +16,6 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/diffusion/pipelines/ltx2/latent_filters.h"
 #include "scaffolding/diffusion/pipelines/pipelines.h"
-#include "scaffolding/io/video/compressed_still.h"
 
 namespace sf::py {
 
@@ -384,7 +383,6 @@ void bind_pipelines(nb::module_& core) {
     read(arguments_of(class_name, options.fields(), given), options.fields());
     return pipeline->told_picture(picture, options);
   });
-  m.def("compressed_still", &io::compressed_still);
   m.def("adain_filter_latent", &adain_filter_latent);
   m.def("tone_map_latents", &tone_map_latents);
   m.def("parse_weights", [](const std::string& prompt) {

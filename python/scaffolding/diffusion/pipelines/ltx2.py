@@ -53,6 +53,11 @@ class _LTX2(DiffusionPipeline):
                 f"{type(self).__name__}: enable_prompt_enhancement is not supported: prompts are taken as they are"
             )
 
+    def _told_picture(self, picture, crf):
+        """uint8 [3, H, W] as the model was told the pictures of its training: compressed."""
+        options = {} if crf is None else {"image_crf": crf}
+        return _pipelines.told_picture(self._entry_name, self._parts(), options, picture)
+
     def encode_prompt(
         self,
         prompt,
@@ -123,8 +128,7 @@ class _ImageToVideo(_LTX2):
                 f"{type(self).__name__}: image_crf is for pictures, got {type(images[0]).__name__}; image_crf=0 takes "
                 "others as they are"
             )
-        options = {} if crf is None else {"image_crf": crf}
-        return [_pipelines.told_picture(self._entry_name, self._parts(), options, p) for p in pictures]
+        return [self._told_picture(p, crf) for p in pictures]
 
 
 LTX2ImageToVideoPipeline = registered("LTX2ImageToVideoPipeline", _ImageToVideo)
@@ -145,12 +149,9 @@ class LTX2VideoCondition:
     crf: int | None = None
 
 
-_CRF = 33  # of the pictures of the training
-
-
-def _pixels_of(condition):
-    """[T, 3, H, W] float32 in [-1, 1]."""
-    frames, crf = condition.frames, _CRF if condition.crf is None else condition.crf
+def _pixels_of(condition, told):
+    """[T, 3, H, W] float32 in [-1, 1]; told: what a single picture of uint8 [3, H, W] becomes for a crf."""
+    frames, crf = condition.frames, condition.crf
     frames = [frames] if picture_of(frames) is not None else frames
     if isinstance(frames, Tensor):
         levels = frames if frames.ndim == 4 else frames.unsqueeze(0)
@@ -169,8 +170,7 @@ def _pixels_of(condition):
             raise ValueError(
                 f"LTX2VideoCondition: crf is for pictures of uint8, got {levels.dtype}; crf=0 takes others as they are"
             )
-        still = _pipelines.compressed_still(levels[0].permute(1, 2, 0).contiguous(), crf)
-        levels = still.permute(2, 0, 1).unsqueeze(0)
+        levels = told(levels[0], crf).unsqueeze(0)
     return levels.to(_core.float32) / 127.5 - 1.0
 
 
@@ -182,7 +182,7 @@ class _Condition(_LTX2):
         if not all(isinstance(c, LTX2VideoCondition) for c in conditions):
             raise TypeError(f"{type(self).__name__}: conditions must be LTX2VideoCondition or a list of them")
         if conditions:
-            given["conditions"] = [_pixels_of(c) for c in conditions]
+            given["conditions"] = [_pixels_of(c, self._told_picture) for c in conditions]
             given["condition_indices"] = [float(c.index) for c in conditions]
             given["condition_strengths"] = [float(c.strength) for c in conditions]
 

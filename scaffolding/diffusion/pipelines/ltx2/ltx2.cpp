@@ -414,4 +414,22 @@ void LTX2Base::make_schedule_of(LTX2Run& run, const LTX2Options& o) const {
   run.step_options = step_options(*run.scheduler, 0, o.generator);
 }
 
+// ---- the call
+
+std::string ltx2_arguments(std::string_view first, std::string_view before_output) {
+  constexpr std::string_view kBefore =
+      "prompt, negative_prompt, height, width, num_frames, min_seconds, max_seconds, frame_rate, "
+      "motion_speed, num_inference_steps, sigmas, timesteps, guidance_scale, stg_scale, modality_scale, "
+      "guidance_rescale, audio_guidance_scale, audio_stg_scale, audio_modality_scale, "
+      "audio_guidance_rescale, spatio_temporal_guidance_blocks, noise_scale, num_videos_per_prompt, "
+      "generator, latents, audio_latents, prompt_embeds, prompt_attention_mask, negative_prompt_embeds, "
+      "negative_prompt_attention_mask, decode_timestep, decode_noise_scale, use_cross_timestep, "
+      "system_prompt, enable_prompt_enhancement, prompt_max_new_tokens, prompt_enhancement_kwargs, "
+      "prompt_enhancement_seed, ";
+  constexpr std::string_view kAfter =
+      "output_type, return_dict, attention_kwargs, callback_on_step_end, "
+      "callback_on_step_end_tensor_inputs, max_sequence_length, guidance_mode";
+  return std::string(first) + std::string(kBefore) + std::string(before_output) + std::string(kAfter);
+}
+
 }  // namespace sf::diffusion

@@ -38,6 +38,9 @@ struct LTX2Embeds {
   std::vector<std::string> truncated;
 };
 
+// The arguments of a call, in diffusers' order: `first` before all others, `before_output` before output_type.
+std::string ltx2_arguments(std::string_view first = "", std::string_view before_output = "");
+
 class LTX2Base : public TextPipeline {
  public:
   Ref<Scheduler> scheduler;

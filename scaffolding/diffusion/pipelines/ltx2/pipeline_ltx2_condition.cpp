@@ -129,16 +129,7 @@ SF_PIPELINE(LTX2ConditionPipeline)
     .takes("text_encoder", "Gemma3TextModel")
     .takes("vae", "AutoencoderKLLTX2Video")
     .takes("audio_vae", "AutoencoderKLLTX2Audio")
-    .call(
-        "conditions, prompt, negative_prompt, height, width, num_frames, min_seconds, max_seconds, frame_rate, "
-        "motion_speed, num_inference_steps, sigmas, timesteps, guidance_scale, stg_scale, modality_scale, "
-        "guidance_rescale, audio_guidance_scale, audio_stg_scale, audio_modality_scale, audio_guidance_rescale, "
-        "spatio_temporal_guidance_blocks, noise_scale, num_videos_per_prompt, generator, latents, audio_latents, "
-        "prompt_embeds, prompt_attention_mask, negative_prompt_embeds, negative_prompt_attention_mask, "
-        "decode_timestep, decode_noise_scale, use_cross_timestep, system_prompt, enable_prompt_enhancement, "
-        "prompt_max_new_tokens, prompt_enhancement_kwargs, prompt_enhancement_seed, output_type, return_dict, "
-        "attention_kwargs, callback_on_step_end, callback_on_step_end_tensor_inputs, max_sequence_length, "
-        "guidance_mode")
+    .call(ltx2_arguments("conditions, "))
     .callbacks("latents, audio_latents, prompt_embeds, negative_prompt_embeds")
     .doc("Clips with sound that go through given pictures and clips, with LTX-2.");
 
