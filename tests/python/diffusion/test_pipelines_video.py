@@ -5,10 +5,11 @@ import re
 
 import numpy as np
 import pytest
+import tiny_video
 from golden_pipelines import CASES, images_of, one_thread, output_of, pipeline_of  # noqa: F401 (a fixture)
 
 import scaffolding as sf
-from scaffolding import diffusion
+from scaffolding import diffusion, models
 from scaffolding.diffusion import CogVideoXDPMScheduler, CogVideoXPipeline, DiTModel, VideoProcessor
 
 
@@ -139,6 +140,19 @@ def test_bad_input_is_refused_by_name(name, given, error, text):
     pipe, case = made(name)
     with pytest.raises(error, match=re.escape(text)):
         output_of(pipe, case, **given)
+
+
+# The published ones: a latent for 8 x 8 pixels, patches of 2 x 2 latents.
+@pytest.mark.parametrize("name", ["cogvideox_ddim", "tora_without"])
+@pytest.mark.parametrize("size", [{"height": 24, "width": 32}, {"height": 32, "width": 40}])
+def test_sizes_are_whole_patches_of_the_published_autoencoder(name, size):
+    pipe, case = made(name)
+    blocks = {"down_block_types": ["CogVideoXDownBlock3D"] * 4, "up_block_types": ["CogVideoXUpBlock3D"] * 4}
+    pipe.vae = models.AutoencoderKLCogVideoX(**tiny_video.VAE | blocks | {"block_out_channels": [8, 8, 8, 16]})
+    assert pipe.vae_scale_factor == 8 and pipe.transformer.config.patch_size == 2
+    what, value = next((k, v) for k, v in size.items() if v % 16)
+    with pytest.raises(ValueError, match=f"height and width must be divisible by 16, got {what}={value}"):
+        output_of(pipe, case, latents=None, **size)
 
 
 def test_a_prompt_needs_its_encoder():
