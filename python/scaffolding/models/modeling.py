@@ -281,9 +281,10 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         local_files_only=False,
         **kwargs,
     ):
-        """The model out of a Stable Diffusion checkpoint in one file (.safetensors, .ckpt or .gguf of 1.x, 2.x, XL, 3
-        and 3.5), or out of the file in which another program keeps it alone (FLUX's, Z-Image's, CogVideoX' and Tora's
-        transformers as they were trained, .gguf files of such, ESRGAN's and Real-ESRGAN's networks), in eval mode.
+        """The model out of a checkpoint in one file (.safetensors, .ckpt or .gguf of Stable Diffusion 1.x, 2.x, XL, 3
+        and 3.5, of LTX-2), or out of the file in which another program keeps it alone (FLUX's, Z-Image's, CogVideoX'
+        and Tora's transformers as they were trained, .gguf files of such, ESRGAN's and Real-ESRGAN's networks), in eval
+        mode.
 
         The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision,
         cache_dir, force_download, token and local_files_only are for that. config: a dict, or a folder with
@@ -319,7 +320,7 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
             f"{cls.__name__}.from_single_file", quantization_config, torch_dtype
         )
         model = cls.__new__(cls)
-        if not places:
+        if not places or (alone and not _core._SingleFile.recognises(path)):
             fields = {**(config or {}), **kwargs}
             _models.load_alone(model, cls._class_name, path, fields, torch_dtype, device, keep_blocks, quantize)
             return model

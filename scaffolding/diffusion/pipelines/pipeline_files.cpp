@@ -278,6 +278,7 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
   models::SingleFileOptions options = o.file;
   for (auto& name : o.config.empty() ? std::vector<std::string>() : folders_with_config(o.config))
     options.configs[name] = models::load_model_config(o.config, name);
+  options.configs_of_pipeline = true;
   LoadPlan plan;
   // Networks that the caller brings are not looked for in the file.
   if (!o.class_name.empty()) {
@@ -351,7 +352,7 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
     } else {
       SF_CHECK(plan.entry->is_optional(slot.name) || is_left_out(slot.name), plan.entry->name,
                ".from_single_file: ", path, " is a ", plan.file->kind().name, " checkpoint and has no '", slot.name,
-               "'");
+               "'; pass ", slot.name, "=");
     }
   }
   return plan;

@@ -69,10 +69,11 @@ SingleFileKind kind_of(const io::Object& json) {
   return kind;
 }
 
-// Another family, by tensors of which only it has one: with or without "model.diffusion_model." before them.
+// Another family, by tensors of which only it has one: with or without "model.diffusion_model." before them. None of a
+// file with one of `none`, which is all of the model and one of the kinds.
 struct Other {
   OtherFamily family;
-  std::vector<SingleFileMark> any;
+  std::vector<SingleFileMark> any, none;
 };
 
 struct Known {
@@ -89,7 +90,8 @@ const Known& known() {
         for (auto& other : others->items())
           read.others.push_back(
               {{required(other, "title").text(), other.find("model_alone") ? other.find("model_alone")->text() : ""},
-               marks(other, "any")});
+               marks(other, "any"),
+               marks(other, "none")});
       else read.kinds.push_back(kind_of(json));
     }
     return read;
@@ -140,9 +142,11 @@ struct Contents {
 };
 
 OtherFamily other_family(const Contents& contents) {
+  auto there = [&](const SingleFileMark& mark) { return contents.has(mark); };
   for (auto& other : known().others)
     for (auto& mark : other.any)
-      if (contents.has(mark) || contents.has({Contents::kDenoiser + mark.tensor, mark.shape})) return other.family;
+      if (std::any_of(other.none.begin(), other.none.end(), there)) break;
+      else if (contents.has(mark) || contents.has({Contents::kDenoiser + mark.tensor, mark.shape})) return other.family;
   return {};
 }
 
@@ -181,7 +185,7 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
   SF_CHECK(other.model_alone.empty(), path, ": is the transformer of ", other.title, " alone; load it by ",
            other.model_alone, ".from_single_file, and its pipeline's folder with transformer=");
   SF_CHECK_AS(NotSupported, other.title.empty(), path, ": is ", other.title,
-              ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x, XL, 3 and 3.5");
+              ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x, XL, 3, 3.5 and LTX-2");
   for (const char* n : {"down_blocks.0.resnets.0.conv1.weight", "encoder.down_blocks.0.resnets.0.conv1.weight",
                         "text_model.final_layer_norm.weight"})
     SF_CHECK(

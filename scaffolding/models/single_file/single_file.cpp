@@ -9,6 +9,7 @@
 #include "scaffolding/io/scaled_checkpoint.h"
 #include "scaffolding/io/stored_blocks.h"
 #include "scaffolding/models/names/named_checkpoint.h"
+#include "scaffolding/models/single_file/family.h"
 #include "scaffolding/models/single_file/identity_tensors.h"
 
 namespace sf::models {
@@ -53,11 +54,21 @@ std::unique_ptr<Model> meta_model(const std::string& class_name, const io::Objec
 
 }  // namespace
 
+// What all names of a training's file begin with.
+static std::string outer_of(const io::Checkpoint& file) {
+  auto names = file.names();
+  bool nested = std::any_of(names.begin(), names.end(), [](auto& n) { return n.rfind("state_dict.", 0) == 0; });
+  return nested ? "state_dict." : "";
+}
+
+bool SingleFile::recognises(const std::string& path) {
+  const auto file = io::open_checkpoint(path);
+  return !packed_files(file->metadata(), path).empty() || find_single_file_kind(*file, outer_of(*file));
+}
+
 SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options)
     : path_(path), file_(io::with_scales(io::open_checkpoint(path), path)) {
-  auto names = file_->names();
-  bool nested = std::any_of(names.begin(), names.end(), [](auto& n) { return n.rfind("state_dict.", 0) == 0; });
-  std::string outer = nested ? "state_dict." : "";
+  const std::string outer = outer_of(*file_);
   const PackedFiles files = packed_files(file_->metadata(), path);
   if (!files.empty()) packed_ = packed_kind(files, *file_, path);
   kind_ = packed_ ? &*packed_ : &recognise_single_file(*file_, outer, path);
@@ -66,7 +77,7 @@ SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options
   SF_CHECK(options.configs.empty() || std::any_of(kind_->parts.begin(), kind_->parts.end(), is_of_class), path, ": is ",
            kind_->title, ", which has no ", only, " that a config could be for");
   for (auto& [name, config] : options.configs)
-    SF_CHECK(!only.empty() ||
+    SF_CHECK(!only.empty() || options.configs_of_pipeline ||
                  std::any_of(kind_->parts.begin(), kind_->parts.end(), [&, n = name](auto& p) { return p.name == n; }),
              path, ": is ", kind_->title, ", which has no part '", name, "' that a config could be for");
   for (auto& part : kind_->parts)

@@ -1,5 +1,5 @@
-// SingleFile: a Stable Diffusion model in one checkpoint (.safetensors, .ckpt) with the names of CompVis' code, taken
-// apart into diffusers' parts; or any pipeline in a safetensors file that brings its configs (packed_files.h). Tensors
+// SingleFile: a model in one checkpoint (.safetensors, .ckpt) with the names of whose code it comes from (CompVis',
+// Lightricks'), taken apart into diffusers' parts; or any pipeline in a safetensors file that brings its configs (packed_files.h). Tensors
 // are taken one by one and borrow the mapped file, but for those that a transpose or the file's format makes copies of.
 // Const use is thread-safe.
 #pragma once
@@ -25,6 +25,7 @@ struct SingleFileOptions {
       false;  // the UNet's averaged weights (model_ema.*) in place of the last ones; ValueError where there are none
   // Of parts and configs only those that are of this class in the file's kind; "": of any.
   std::string class_name = {};
+  bool configs_of_pipeline = false;  // which may have parts that the kind has not; else those are errors
 };
 
 class SingleFile {
@@ -32,6 +33,8 @@ class SingleFile {
   // RuntimeError when the file cannot be read; ValueError when it is damaged, is no such model, lacks tensors of a part
   // that it has, or has some of another shape; NotSupported for models of other families.
   explicit SingleFile(const std::string& path, const SingleFileOptions& options = {});
+  // Whether the constructor would take the file for one of the kinds, or for one that brings its configs.
+  static bool recognises(const std::string& path);
   SingleFile(const SingleFile&) = delete;
 
   struct Part {

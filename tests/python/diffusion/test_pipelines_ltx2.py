@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from golden_pipelines import CASES, PICTURES, images_of, one_thread, output_of, part, pipeline_of  # noqa: F401
 from libav import needs_libav
-from model_cases import away
+from model_cases import away, families
 from pipeline_inputs import embeds, picture
 
 import scaffolding as sf
@@ -214,3 +214,74 @@ def test_what_is_of_other_models_is_refused_by_name():
     with pytest.raises(NotImplementedError, match="duration_head"):
         made(duration_head=object())
     assert isinstance(made().transformer, models.LTX2VideoTransformer3DModel)
+
+
+# ---- files of all networks
+
+NETWORKS = ("connectors", "transformer", "vae", "audio_vae", "vocoder")
+KINDS = {"ltx2-dev": "ltx2_guided", "ltx2.3-dev": "ltx2_of_23"}
+
+
+def of_kind(kind):
+    """A pipeline and its case, of 2.3 with the vocoder that its files have."""
+    case = CASES[KINDS[kind]]
+    pipe = pipeline_of(case, "ltx2")
+    if kind == "ltx2.3-dev":
+        config = next(c["config"] for c in families()["ltx2_audio"]["cases"] if c["class"] == "LTX2VocoderWithBWE")
+        pipe.vocoder = models.LTX2VocoderWithBWE(**config).eval()
+    return pipe, case
+
+
+def whole_file(kind, pipe):
+    """Lightricks' checkpoint with the pipeline's networks."""
+    networks = {n: pipe.components[n] for n in NETWORKS}
+    tensors = sf._core._to_single_file(
+        kind, {n: dict(m.state_dict()) for n, m in networks.items()}, {n: dict(m.config) for n, m in networks.items()}
+    )
+    return {k: t.contiguous().clone() for k, t in tensors.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_of_all_networks_is_the_pipeline(kind, tmp_path):
+    (pipe, case), path = of_kind(kind), tmp_path / "ltx2.safetensors"
+    tensors = whole_file(kind, pipe)
+    # by which diffusers knows it
+    assert {
+        "model.diffusion_model.av_ca_a2v_gate_adaln_single.emb.timestep_embedder.linear_1.weight",
+        "vae.per_channel_statistics.mean-of-means",
+        "audio_vae.per_channel_statistics.mean-of-means",
+    } <= set(tensors)
+    # which those have that Lightricks publishes
+    sf.safetensors.save_file(tensors | {"vae.per_channel_statistics.channel": sf.zeros(4)}, path)
+    pipe.save_pretrained(tmp_path / "folder")
+    texts = {"text_encoder": pipe.text_encoder, "tokenizer": pipe.tokenizer}
+    again = type(pipe).from_single_file(path, config=tmp_path / "folder", **texts)
+    if kind == "ltx2-dev":
+        want, got = output_of(pipe, case), output_of(again, case)
+        np.testing.assert_array_equal(got.frames, want.frames)
+        np.testing.assert_array_equal(got.audio.numpy(), want.audio.numpy())
+    for name in NETWORKS:  # with the others, and alone
+        model = pipe.components[name]
+        alone = type(model).from_single_file(path, config=dict(model.config))
+        for made in (again.components[name], alone):
+            assert type(made) is type(model)
+            assert all(sf.equal(t, made.state_dict()[k]) for k, t in model.state_dict().items()), name
+    with pytest.raises(ValueError, match="has no 'text_encoder'"):
+        type(pipe).from_single_file(path, config=tmp_path / "folder")
+
+
+def test_files_of_all_networks_say_their_version(tmp_path):
+    """Without a config the networks are of the published size, which these are not."""
+    for kind, title in {"ltx2-dev": r"LTX-2", "ltx2.3-dev": r"LTX-2\.3"}.items():
+        path = tmp_path / f"{kind}.safetensors"
+        sf.safetensors.save_file(whole_file(kind, of_kind(kind)[0]), path)
+        with pytest.raises(ValueError, match=f"is {title}, but its connectors lacks"):
+            diffusion.LTX2Pipeline.from_single_file(path)
+    tensors = sf.safetensors.load_file(path)
+    sf.safetensors.save_file(tensors | {"duration_head.mlp_hidden.weight": sf.zeros(4, 4)}, path)
+    with pytest.raises(NotImplementedError, match=r"is LTX-2\.5, which is not supported yet"):
+        diffusion.LTX2Pipeline.from_single_file(path)
+    alone = {k: t for k, t in tensors.items() if not k.startswith(("vae.", "audio_vae.", "vocoder."))}
+    sf.safetensors.save_file(alone, path)
+    with pytest.raises(ValueError, match="is the transformer of LTX-2 alone; load it by LTX2VideoTransformer3DModel"):
+        diffusion.LTX2Pipeline.from_single_file(path)

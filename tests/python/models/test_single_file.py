@@ -434,7 +434,8 @@ def test_other_families_are_refused_by_name(family, alone, tensor, prefix, tmp_p
         if alone
         else (
             NotImplementedError,
-            f"is {family}, which is not supported yet; supported are Stable Diffusion 1.x, 2.x, XL, 3 and 3.5",
+            f"is {family}, which is not supported yet; supported are Stable Diffusion 1.x, 2.x, XL, 3, 3.5 and "
+            "LTX-2",
         )
     )
     with pytest.raises(error, match=message):

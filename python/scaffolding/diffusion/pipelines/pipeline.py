@@ -304,8 +304,9 @@ class DiffusionPipeline(
         quantization_config=None,
         **kwargs,
     ):
-        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x, XL, 3 or 3.5 (.safetensors or .ckpt), or of
-        any pipeline as save_single_file writes it; or from such a file's page on the hub.
+        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x, XL, 3 or 3.5 (.safetensors or .ckpt), of
+        LTX-2 beside its text_encoder and tokenizer, which its files have not; or of any pipeline as save_single_file
+        writes it; or from such a file's page on the hub.
 
         config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, the scheduler, and the
         configs of networks of unusual size. Absent, all are those that the file brings, or those of its kind, which are
