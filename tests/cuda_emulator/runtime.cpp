@@ -197,12 +197,14 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
 // For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began; of what was given
 // to streams: kernels (3), calls of libraries (4), copies (5), fills (6); what a GPU's driver takes long for: questions
 // after properties (7) and memory (8), allocations (9); whether a device has a context: 10 + its number; kernels that
-// may start before the one in front of them has ended (20), those of them behind another of that kind (21).
+// may start before the one in front of them has ended (20), those of them behind another of that kind (21); blocks of
+// all kernels (22).
 extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
   std::lock_guard guard(lock);
   const int64_t all[] = {counts.waits,  counts.to_host, counts.from_host,  counts.kernels,        counts.library_calls,
                          counts.copies, counts.fills,   counts.properties, counts.memory_queries, counts.allocations};
   if (which == 20 || which == 21) return which == 20 ? counts.dependent : counts.behind_dependent;
+  if (which == 22) return counts.blocks;
   if (which >= 10 && which < 10 + kDevices) return has_context(which - 10);
   return which >= 0 && which < 10 ? all[which] : -1;
 }
@@ -293,6 +295,7 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
     }
   }
   ++counts.kernels;
+  counts.blocks += int64_t(c.gridDim.x) * c.gridDim.y * c.gridDim.z;
   counts.dependent += dependent;
   counts.behind_dependent += dependent && stream_of(c.stream).lets_next_come;
   queue(c.stream,
