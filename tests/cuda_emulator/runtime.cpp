@@ -209,10 +209,12 @@ extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count
   return which >= 0 && which < 10 ? all[which] : -1;
 }
 
-// For tests: after that many calls of the runtime a kernel "fails", which breaks the context until mended; < 0: none.
-extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_break_after(int64_t calls) {
+// For tests: after that many calls of the runtime each fails until mended; < 0: none. With 719: a kernel trapped; 100:
+// no GPU; 35: old driver; 999: the GPU is lost.
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_break_after(int64_t calls, int error) {
   std::lock_guard guard(lock);
   calls_until_broken = calls;
+  breaks_with = cudaError_t(error);
 }
 extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_is_broken() {
   std::lock_guard guard(lock);
@@ -312,6 +314,8 @@ const char* cudaGetErrorName(cudaError_t e) {
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorInvalidKernelImage: return "cudaErrorInvalidKernelImage";
@@ -334,16 +338,19 @@ const char* cudaGetErrorString(cudaError_t e) { return cudaGetErrorName(e); }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 cudaError_t cudaDriverGetVersion(int* v) {
-  *v = CUDART_VERSION;
+  *v = broken == cudaErrorInsufficientDriver ? 12040 : CUDART_VERSION;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* n) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter(false)) return status;
   *n = kDevices;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* d) {
+  std::lock_guard guard(lock);
   *d = current_device;
-  return cudaSuccess;
+  return outcome();
 }
 // Since CUDA 12 it makes the device's context.
 cudaError_t cudaSetDevice(int d) {
@@ -353,6 +360,8 @@ cudaError_t cudaSetDevice(int d) {
   return enter();
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int device) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = outcome()) return status;
   if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
   switch (a) {
     case cudaDevAttrComputeCapabilityMajor: *value = gpu().major; return cudaSuccess;

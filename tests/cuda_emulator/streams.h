@@ -69,6 +69,7 @@ cudaError_t outcome();  // after work ran: of what broke the context meanwhile, 
 void break_context(cudaError_t status);
 extern cudaError_t broken;
 extern int64_t calls_until_broken;
+extern cudaError_t breaks_with;
 void end_captures();
 bool has_context(int device);
 
