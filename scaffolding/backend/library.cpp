@@ -50,7 +50,7 @@ std::vector<fs::path> toolkit_folders() {
 
 }  // namespace
 
-Library::Library(const char* file, const void* neighbour, const char* package) {
+Library::Library(const char* file, const void* neighbour, const char* package) : package_(package) {
   std::string looked;
   std::vector<fs::path> tried;
   auto try_path = [&](const fs::path& path) {
@@ -80,7 +80,8 @@ Library::Library(const char* file, const void* neighbour, const char* package) {
 void* Library::symbol(const char* name) const {
   void* f = dlsym(handle_, name);
   SF_CHECK_AS(RuntimeError, f, "cuda: ", path_, " has no ", name,
-              ": it is of another version than this build was made for");
+              ": it is of another version than this build was made for. Install that one (pip install ", package_,
+              ") or name its folder in SF_CUDA_LIBRARY_PATH");
   return f;
 }
 

@@ -18,7 +18,7 @@ class Library {
  private:
   void* symbol(const char* name) const;
   void* handle_ = nullptr;
-  std::string path_;
+  std::string path_, package_;
 };
 
 }  // namespace sf::cuda

@@ -197,20 +197,24 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
 // For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began; of what was given
 // to streams: kernels (3), calls of libraries (4), copies (5), fills (6); what a GPU's driver takes long for: questions
 // after properties (7) and memory (8), allocations (9); whether a device has a context: 10 + its number; kernels that
-// may start before the one in front of them has ended (20), those of them behind another of that kind (21).
+// may start before the one in front of them has ended (20), those of them behind another of that kind (21); blocks of
+// all kernels (22).
 extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
   std::lock_guard guard(lock);
   const int64_t all[] = {counts.waits,  counts.to_host, counts.from_host,  counts.kernels,        counts.library_calls,
                          counts.copies, counts.fills,   counts.properties, counts.memory_queries, counts.allocations};
   if (which == 20 || which == 21) return which == 20 ? counts.dependent : counts.behind_dependent;
+  if (which == 22) return counts.blocks;
   if (which >= 10 && which < 10 + kDevices) return has_context(which - 10);
   return which >= 0 && which < 10 ? all[which] : -1;
 }
 
-// For tests: after that many calls of the runtime a kernel "fails", which breaks the context until mended; < 0: none.
-extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_break_after(int64_t calls) {
+// For tests: after that many calls of the runtime each fails until mended; < 0: none. With 719: a kernel trapped; 100:
+// no GPU; 35: old driver; 999: the GPU is lost.
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_break_after(int64_t calls, int error) {
   std::lock_guard guard(lock);
   calls_until_broken = calls;
+  breaks_with = cudaError_t(error);
 }
 extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_is_broken() {
   std::lock_guard guard(lock);
@@ -293,6 +297,7 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
     }
   }
   ++counts.kernels;
+  counts.blocks += int64_t(c.gridDim.x) * c.gridDim.y * c.gridDim.z;
   counts.dependent += dependent;
   counts.behind_dependent += dependent && stream_of(c.stream).lets_next_come;
   queue(c.stream,
@@ -309,6 +314,8 @@ const char* cudaGetErrorName(cudaError_t e) {
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorInvalidKernelImage: return "cudaErrorInvalidKernelImage";
@@ -331,16 +338,19 @@ const char* cudaGetErrorString(cudaError_t e) { return cudaGetErrorName(e); }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 cudaError_t cudaDriverGetVersion(int* v) {
-  *v = CUDART_VERSION;
+  *v = broken == cudaErrorInsufficientDriver ? 12040 : CUDART_VERSION;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* n) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = enter(false)) return status;
   *n = kDevices;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* d) {
+  std::lock_guard guard(lock);
   *d = current_device;
-  return cudaSuccess;
+  return outcome();
 }
 // Since CUDA 12 it makes the device's context.
 cudaError_t cudaSetDevice(int d) {
@@ -350,6 +360,8 @@ cudaError_t cudaSetDevice(int d) {
   return enter();
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int device) {
+  std::lock_guard guard(lock);
+  if (cudaError_t status = outcome()) return status;
   if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
   switch (a) {
     case cudaDevAttrComputeCapabilityMajor: *value = gpu().major; return cudaSuccess;

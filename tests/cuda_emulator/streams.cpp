@@ -13,6 +13,7 @@ Counts cuda_emulator::counts;
 thread_local int cuda_emulator::current_device = 0;
 cudaError_t cuda_emulator::broken = cudaSuccess;
 int64_t cuda_emulator::calls_until_broken = -1;
+cudaError_t cuda_emulator::breaks_with = cudaErrorLaunchFailure;
 
 namespace {
 
@@ -69,7 +70,7 @@ void cuda_emulator::break_context(cudaError_t status) {
 cudaError_t cuda_emulator::outcome() { return broken ? failed(broken) : cudaSuccess; }
 cudaError_t cuda_emulator::enter(bool makes_context) {
   std::lock_guard guard(lock);
-  if (calls_until_broken == 0) break_context(cudaErrorLaunchFailure);
+  if (calls_until_broken == 0) break_context(breaks_with);
   if (calls_until_broken > 0) --calls_until_broken;
   if (makes_context) contexts |= uint64_t(1) << current_device;
   return outcome();

@@ -56,6 +56,7 @@ struct Counts {
   int64_t waits = 0, to_host = 0, from_host = 0;
   int64_t kernels = 0, library_calls = 0, copies = 0, fills = 0;  // given to streams or to graphs that are captured
   int64_t dependent = 0, behind_dependent = 0;                    // of the kernels: may start early; and behind such
+  int64_t blocks = 0;                                             // of all their grids
   int64_t properties = 0, memory_queries = 0, allocations = 0;    // calls of the driver that take long
 };
 extern Counts counts;
@@ -68,6 +69,7 @@ cudaError_t outcome();  // after work ran: of what broke the context meanwhile, 
 void break_context(cudaError_t status);
 extern cudaError_t broken;
 extern int64_t calls_until_broken;
+extern cudaError_t breaks_with;
 void end_captures();
 bool has_context(int device);
 

@@ -7,6 +7,7 @@
 #include "python/bindings/backend/bind_cuda.h"
 #include "python/bindings/core/bind_arguments.h"
 #include "scaffolding/ops/cuda_kernel/cuda_kernel.h"
+#include "scaffolding/ops/fuse/cuda_source.h"
 
 namespace sf::py {
 
@@ -76,6 +77,7 @@ void bind_cuda_kernel(nb::module_& m) {
     return cuda::ensure_kernel(d, name, source);
   });
   m.def("_cuda_kernels_compiled", &cuda::kernels_compiled);
+  m.def("_fused_cuda_sources_built", &fused_cuda_sources_built);
 }
 
 }  // namespace sf::py

@@ -1,5 +1,6 @@
-// A kernel that fails breaks the context: every later call of CUDA fails, whichever it is. That must be exceptions, out
-// of every destructor on the way, and a process that goes on with the CPU. On the emulator alone, which can be mended.
+// A kernel that fails breaks the context: every later call of CUDA fails, whichever it is, as where the GPU or its
+// driver is gone. That must be exceptions, out of every destructor on the way, and a process that goes on with the CPU.
+// On the emulator alone, which can be mended.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ class CudaBrokenContext : public testing::Test {
   void SetUp() override {
     std::string why;
     if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "no emulator: " << why;
-    break_after_ = emulators<void(int64_t)>("sf_cuda_emulator_break_after");
+    break_after_ = emulators<void(int64_t, int)>("sf_cuda_emulator_break_after");
     is_broken_ = emulators<int()>("sf_cuda_emulator_is_broken");
     mend_ = emulators<void()>("sf_cuda_emulator_mend");
     if (!mend_) GTEST_SKIP() << "a GPU is here, not the emulator";
@@ -33,8 +34,8 @@ class CudaBrokenContext : public testing::Test {
   void TearDown() override {
     if (mend_) mend_();
   }
-  void break_each_call();
-  void (*break_after_)(int64_t) = nullptr;
+  void break_each_call(int error);
+  void (*break_after_)(int64_t, int) = nullptr;
   int (*is_broken_)() = nullptr;
   void (*mend_)() = nullptr;
 };
@@ -64,11 +65,11 @@ std::vector<double> step() {
   return (sum(z) + sum(x.grad())).cpu().to_vector();
 }
 
-void CudaBrokenContext::break_each_call() {
+void CudaBrokenContext::break_each_call(int error) {
   step();  // libraries are loaded, tables made
   int failures = 0;
   for (int64_t n = 0;; ++n) {
-    break_after_(n);
+    break_after_(n, error);
     std::string said;
     try {
       step();
@@ -100,15 +101,19 @@ void CudaBrokenContext::break_each_call() {
 }  // namespace
 
 // In a process of its own: what a broken context held is lost to it for good.
-TEST_F(CudaBrokenContext, whichever_call_fails_first_it_is_an_exception) {
+class CudaErrors : public CudaBrokenContext, public testing::WithParamInterface<int> {};
+
+TEST_P(CudaErrors, whichever_call_fails_first_it_is_an_exception) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        break_each_call();
+        break_each_call(GetParam());
         std::_Exit(HasFailure() ? 1 : 0);
       },
       testing::ExitedWithCode(0), "");
 }
+// cudaErrorLaunchFailure, NoDevice, InsufficientDriver, Unknown
+INSTANTIATE_TEST_SUITE_P(Each, CudaErrors, testing::Values(719, 100, 35, 999));
 
 TEST_F(CudaBrokenContext, an_index_out_of_range_is_left_out_and_the_next_wait_names_the_op) {
   Tensor x = arange(0, 15, 1, kFloat32).reshape({5, 3}).cuda(), at = tensor({0.0, 5.0}, kInt64).cuda();

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/fuse/cuda_source.h"
 
+#include <atomic>
 #include <cstring>
 #include <set>
 #include <string_view>
@@ -257,12 +258,17 @@ FusedLayout::FusedLayout(const FusedCall& c, const FusedWalk& w) {
   if (!dense) {
     ndim = w.ndim;
     lanes = 1;
+    splat.clear();
   } else if (!vectors) {
     lanes = 1;
   }
 }
 
+static std::atomic<int64_t> g_sources_built{0};
+int64_t fused_cuda_sources_built() { return g_sources_built; }
+
 std::string fused_cuda_source(const TracedProgram& p, const FusedLayout& l) {
+  ++g_sources_built;
   std::string s = math() + op_functions(p) + compute_function(p);
   const int arguments = int(p.arguments.size());
   if (l.ndim > 0)

@@ -1,4 +1,5 @@
-// Fused functions on CUDA: a generated kernel, compiled by NVRTC once per source and GPU.
+// Fused functions on CUDA: a generated kernel, compiled by NVRTC once per source and GPU. Calls look it up by program
+// and layout, since to build the source takes long.
 #include <map>
 #include <mutex>
 
@@ -10,18 +11,24 @@ namespace sf {
 
 namespace {
 
-KernelHandle kernel_of(const std::string& source, Device device) {
+KernelHandle kernel_of(const pointwise::TracedProgram& program, const FusedLayout& layout, Device device) {
   static std::mutex mutex;
-  static std::map<std::pair<int, std::string>, KernelHandle> loaded;
+  // Programs of several shapes share a source.
+  static std::map<std::pair<int, std::string>, KernelHandle> of_sources;
+  static std::map<std::tuple<int, int64_t, FusedLayout>, KernelHandle> of_programs;
   std::lock_guard lock(mutex);
-  KernelHandle& kernel = loaded[{device.index, source}];
+  const std::tuple key(device.index, program.id, layout);
+  if (auto at = of_programs.find(key); at != of_programs.end()) return at->second;
+  std::string source = fused_cuda_source(program, layout);
+  KernelHandle& kernel = of_sources[{device.index, source}];
   if (!kernel) {
     Accelerator& gpu = accelerator(device);
     const DeviceProperties& p = gpu.properties(device.index);
     auto image = cuda::compile_kernel({source, "fused", {}}, "sm_" + std::to_string(p.major) + std::to_string(p.minor));
     kernel = gpu.load_kernel(device.index, image->cubin.data(), image->entry.c_str());
   }
-  return kernel;
+  if (of_programs.size() >= 4096) of_programs.clear();  // shapes without end
+  return of_programs[key] = kernel;
 }
 
 void run(const FusedCall& c) {
@@ -29,7 +36,7 @@ void run(const FusedCall& c) {
   FusedWalk walk(c);
   FusedLayout layout(c, walk);
   const Device device = c.out.device;
-  KernelHandle kernel = kernel_of(fused_cuda_source(*c.program, layout), device);
+  KernelHandle kernel = kernel_of(*c.program, layout, device);
 
   const size_t count = c.program->arguments.size();
   int64_t n = c.out.numel();

@@ -329,16 +329,18 @@ void scatter(const Scatter& s) {
 }
 
 struct Slices {
-  uint32_t blocks;  // of a place
+  uint32_t points, threads;  // threads of a point: whole blocks, or as many as it has lanes where those fill less
   int64_t src_step, item, bound;
 };
 
 // A thread per V lanes and place: the first of the points that go there does them all, in order.
 template <class T, bool kAdds, int V>
 __global__ void __launch_bounds__(kThreads) put_lanes(Walk<2> w, Points p, Slices s) {
-  uint32_t first = blockIdx.x / s.blocks, i = (blockIdx.x - first * s.blocks) * uint32_t(kThreads) + threadIdx.x,
-           run = p.runs[first];
-  if (i >= w.n || run == 0) return;
+  const uint32_t thread = blockIdx.x * uint32_t(kThreads) + threadIdx.x, first = thread / s.threads,
+                 i = thread - first * s.threads;
+  if (first >= s.points || i >= w.n) return;
+  const uint32_t run = p.runs[first];
+  if (run == 0) return;
   int64_t offset = p.offset[p.order[first]];
   if (uint64_t(offset) >= uint64_t(s.bound)) return;
   int64_t at[2];
@@ -386,11 +388,12 @@ void put(const Put& k) {
     constexpr bool kAdds = decltype(adds)::value;
     constexpr int V = sizeof(T) == 1 ? 8 : 16 / int(sizeof(T));
     auto kernel = in_vectors(lanes, 2, int64_t(sizeof(T)), V) ? put_lanes<T, kAdds, V> : put_lanes<T, kAdds, 1>;
-    Slices s{1, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T)), k.bound};
+    Slices s{uint32_t(n), 1, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T)), k.bound};
     const size_t item[] = {sizeof(T), sizeof(T)};
     for_walks<2>(lanes, item, 1, [&](const Walk<2>& w) {
-      s.blocks = blocks_for(w.n, 1);
-      launch("put", device, s.blocks * unsigned(n), kernel, w, points.sorted, s);
+      // Below 2^32 threads, since n slices have less than 2^31 elements.
+      s.threads = w.n < uint32_t(kThreads) ? w.n : blocks_for(w.n, 1) * unsigned(kThreads);
+      launch("put", device, blocks_for(n * int64_t(s.threads), 1), kernel, w, points.sorted, s);
     });
   });
 }

@@ -1,5 +1,7 @@
 #include "scaffolding/ops/pointwise/trace.h"
 
+#include <atomic>
+
 namespace sf::pointwise {
 
 namespace {
@@ -144,7 +146,9 @@ void Trace::written(const char* op) {
 TracedProgram Trace::finish(const Tensor& result) && {
   SF_CHECK_AS(TypeError, result.defined(), "fuse: the fused function must return one tensor");
   int last = value_of("the end of the function", result);
+  static std::atomic<int64_t> traces{0};
   TracedProgram p = std::move(program_);
+  p.id = ++traces;
   p.result = last;
   p.shape = result.shape();
   p.strides = result.strides();

@@ -32,6 +32,7 @@ struct TracedOp {
 // Values 0, 1, ... are the arguments, the i-th op's result is value arguments + i.
 // Ops that the result does not need are gone.
 struct TracedProgram {
+  int64_t id = 0;  // of its trace, in this process
   std::vector<DType> arguments;
   std::vector<TracedOp> ops;
   int result = 0;

@@ -1,16 +1,19 @@
 // layer_norm and GEGLU that write float8, against the op and quantize_fp8 one after the other, and a product of their
-// results beside a residual.
+// results beside a residual, where cuBLASLt refuses that too.
 #include "scaffolding/ops/quantize/fp8_producers.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/fused/glu/glu.h"
 #include "scaffolding/ops/layer_norm/layer_norm.h"
+#include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/quantize/fp8.h"
 #include "scaffolding/ops/quantize/kernel.h"
@@ -81,6 +84,40 @@ TEST_F(CudaFloat8Producers, a_product_adds_bias_and_residual) {
   EXPECT_LT((amax(abs(got.cpu().to(kFloat32) - want)) / amax(abs(want))).item(), 5e-3);
   EXPECT_THROW(linear_of_fp8(there, w.cuda(), scale.cuda(), bias.cuda(), residual.cuda().reshape({24, 48}), kBFloat16),
                Error);
+}
+
+void add_bias_and_residual(bool rows, const char* provider) {
+  Tensor residual = randn({24, 48}).to(kFloat16), bias = randn({48}).to(kFloat16);
+  auto [a, of_a] = quantize_fp8(randn({24, 64}), kFloat8E4M3, rows);
+  auto [b, of_b] = quantize_fp8(randn({48, 64}), kFloat8E4M3, rows);
+  Tensor want = matmul(a.to(kFloat32), b.to(kFloat32).t()) * of_a * of_b.t() + bias + residual;
+  Tensor x = a.cuda(), w = b.cuda().t(), y = empty({24, 48}, kFloat16, Device("cuda")), added = residual.cuda(),
+         shift = bias.cuda(), scale_x = of_a.cuda().reshape({-1}), scale_w = of_b.cuda().reshape({-1});
+  ScaledProduct args{x, w, scale_x, scale_w, shift, y, added};
+  auto kernel = scaled_product.find(Device("cuda"), args);
+  EXPECT_STREQ(kernel.provider(), provider);
+  kernel(args);
+  EXPECT_LT((amax(abs(y.cpu().to(kFloat32) - want)) / amax(abs(want))).item(), 1e-3);
+}
+
+// cuBLASLt calls an epilogue invalid (1), or runs none (8). In processes that set this before they ask for a GPU.
+TEST(CudaFloat8Refusals, bias_and_residual_are_added_all_the_same) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const char* path = getenv("SF_CUDA_LIBRARY");
+  if (!path || !dlopen(path, RTLD_NOW | RTLD_GLOBAL) || !dlsym(RTLD_DEFAULT, "sf_cuda_emulator_queue"))
+    GTEST_SKIP() << "needs the emulator";
+  for (std::string gpu : {"sm_90", "sm_89"})
+    for (std::string refused : {"0", "1", "8"})
+      EXPECT_EXIT(
+          {
+            setenv("SF_CUDA_EMULATOR_GPU", gpu.c_str(), 1);
+            setenv("SF_CUBLASLT_EMULATOR_REFUSES", refused.c_str(), 1);
+            setenv("SF_CUDA_WGMMA", "off", 1);  // or cuBLASLt is not asked
+            for (bool rows : {false, true})
+              add_bias_and_residual(rows, refused == "1" || (rows && gpu == "sm_89") ? "passes" : "cublaslt");
+            std::_Exit(HasFailure() ? 1 : 0);
+          },
+          testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -342,6 +342,19 @@ class TestOnAGpu:
             gate(*leaves[1]).sum().backward()
             assert all((a.grad.cpu() == b.grad.cpu()).all() for a, b in zip(*leaves))
 
+    def test_a_source_is_built_for_a_new_layout_or_program_alone(self):
+        def built(f, x, c):
+            before = _core._fused_cuda_sources_built()
+            assert (f(x, x, x, c) == gate(x, x, x, c)).all()
+            return _core._fused_cuda_sources_built() - before
+
+        f, memory, one = sf.fuse(gate), sf.randn(4097, device="cuda"), sf.randn(1, device="cuda")
+        x, odd = memory[:4096], memory[1:]  # in vectors and not
+        assert [built(f, v, one) for v in (x, x, odd, odd, x)] == [1, 0, 1, 0, 0]
+        assert [built(f, x.view(64, 64).t(), x[:64]) for _ in range(2)] == [1, 0]
+        for k in range(9):  # each program in the memory of the one before
+            assert (sf.fuse(lambda x: x * (k % 3) + 1)(x) == x * (k % 3) + 1).all()
+
     def test_a_function_with_kernels_has_a_gradient(self):
         k = sf.cuda.Kernel(SCALE, "scale")
 

@@ -1,5 +1,6 @@
-"""What a GPU and its libraries refuse, on the emulator: kernels that trap, algorithms and epilogues that cuBLASLt has
-not, plans of cuDNN that graphs hold, first calls while another thread captures, GPUs that nobody uses.
+"""What a GPU and its libraries refuse, on the emulator: kernels that trap, drivers and libraries that do not fit,
+algorithms and epilogues that cuBLASLt has not, plans of cuDNN that graphs hold, first calls while another thread
+captures, GPUs that nobody uses.
 """
 
 import ctypes
@@ -16,6 +17,7 @@ from scaffolding import cuda
 from scaffolding.backends import cudnn
 from scaffolding.profiler import profile
 
+ROOT = pathlib.Path(__file__).parents[4]
 FOLDER = pathlib.Path(os.environ.get("SF_CUDA_LIBRARY", "")).parent
 WAITS, PROPERTIES, MEMORY, CONTEXT = 0, 7, 8, 10
 
@@ -69,6 +71,78 @@ del x, y, event, stream, graph
 print(sf.ones(3).sum().item())
 """)
     assert said == "3.0"
+
+
+@pytest.mark.parametrize(
+    "status, why",
+    [
+        (100, "the driver reports no GPU"),
+        (35, "the NVIDIA driver is too old: it supports CUDA 12.4, this build needs 13.0"),
+        (999, "cuda: CUDA error: cudaErrorUnknown (cudaErrorUnknown)"),
+    ],
+)
+def test_a_gpu_that_is_gone_at_the_first_call_is_no_gpu(emulator, status, why):
+    said = in_a_new_process(f"""
+import ctypes, os, scaffolding as sf
+ctypes.CDLL(os.environ["SF_CUDA_LIBRARY"]).sf_cuda_emulator_break_after(ctypes.c_int64(0), {status})
+try:
+    sf.ones(2, device="cuda")
+except RuntimeError as e:
+    print(sf.cuda.is_available(), sf.ones(3).sum().item(), e)
+""")
+    assert said == f"False 3.0 cuda:0: not available: {why}"
+
+
+@pytest.mark.parametrize("lacks", (0, -1))
+@pytest.mark.parametrize(
+    "file, reader, call, package",
+    [
+        ("libcublasLt.so.13", "cuda/cublaslt.cuda.cpp", "x @ x", "nvidia-cublas"),
+        ("libnvrtc.so.13", "nvrtc.cpp", "sf.fuse(lambda x: x * 2 + 1)(x)", "nvidia-cuda-nvrtc"),
+        ("libcudnn.so.9", "cuda/cudnn.cudnn.cpp", "sf.conv2d(x, x)", "nvidia-cudnn-cu13"),
+    ],
+)
+def test_a_library_of_another_version(emulator, build_dir, tmp_path, file, reader, call, package, lacks):
+    names = [part.split('"')[1] for part in (ROOT / "scaffolding/backend" / reader).read_text().split("lib.find(")[1:]]
+    source = "".join(f"int {name}() {{ return 0; }}" for name in names[:lacks])
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(tmp_path / file)]
+    subprocess.run(command, input=source, text=True, check=True)
+    why = (
+        f"cuda: {tmp_path}/{file} has no {names[lacks]}: it is of another version than this build was made for. "
+        f"Install that one (pip install {package}) or name its folder in SF_CUDA_LIBRARY_PATH"
+    )
+    program = f"""
+import scaffolding as sf
+x = sf.ones(1, 1, 2, 2, device="cuda")
+for _ in range(2):
+    try:
+        print(({call}).sum().item())
+    except RuntimeError as e:
+        print(e)
+print((x + x).cpu().sum().item())
+"""
+    here = {"SF_CUDA_LIBRARY_PATH": str(tmp_path)}
+    optional = "cudnn" in file  # the next provider computes
+    assert in_a_new_process(program, **here).splitlines() == (["4.0"] if optional else [why]) * 2 + ["8.0"]
+    devices = subprocess.check_output([build_dir / "scaffolding", "devices"], env=os.environ | here, text=True)
+    assert (f"cuDNN: not available: {why}\n" in devices) == optional
+
+
+def test_check_indices_raises_at_the_call_itself(emulator):
+    program = """
+import scaffolding as sf
+x, at = sf.ones(5, 3, device="cuda"), sf.tensor([0, 5]).cuda()
+for call in "sf.index_select(x, 0, at)", "x[at]", "x.gather(0, at.view(2, 1))", "x.index_put_((at,), x[:2])":
+    try:
+        when = "call"
+        eval(call)
+        when = "wait"
+        sf.cuda.synchronize()
+    except IndexError as error:
+        print(when, "index 5 is out of range" in str(error))
+"""
+    for switch, when in ("0", "wait"), ("1", "call"):
+        assert in_a_new_process(program, SF_CUDA_CHECK_INDICES=switch).split() == [when, "True"] * 4
 
 
 def test_properties_are_asked_for_once_and_memory_only_where_it_is_wanted(emulator):
