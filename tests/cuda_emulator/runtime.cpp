@@ -157,6 +157,12 @@ template <class F> void for_bytes(size_t bytes, const F& f) {
   f(bytes - kEnd, kEnd);
 }
 
+// CUDA C++ Programming Guide, "Environment Variables".
+bool launches_wait() {
+  static const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return blocking && std::strcmp(blocking, "1") == 0;
+}
+
 bool reverse_order() {
   static const char* order = std::getenv("SF_CUDA_EMULATOR_ORDER");
   return order && std::strcmp(order, "reverse") == 0;
@@ -300,6 +306,10 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
           if (!run_grid(grid, kernel, reverse_order())) break_context(cudaErrorLaunchFailure);
         });
   stream_of(c.stream).lets_next_come = dependent;
+  if (launches_wait() && !stream_of(c.stream).graph) {
+    run_all(stream_of(c.stream));
+    return outcome();
+  }
   return cudaSuccess;
 }
 

@@ -7,16 +7,34 @@
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda/arch.h"
 #include "scaffolding/backend/cuda/driver.h"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/dependent_launches.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::cuda {
 
+// What a kernel left behind, and every call says from then on.
+static bool is_of_a_kernel(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure: return true;
+    default: return false;
+  }
+}
+
 void check(cudaError_t status, const char* op) {
   if (status == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();  // errors of one call are forgotten; a broken context stays broken
-  fail<RuntimeError>(op, ": CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+  fail<RuntimeError>(op, ": CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")",
+                     is_of_a_kernel(status) ? suspects() : "");
 }
 
 namespace {

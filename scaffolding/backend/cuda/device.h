@@ -12,8 +12,8 @@ namespace sf::cuda {
 
 inline constexpr int kMaxDevices = 64;
 
-// RuntimeError "<op>: CUDA error: <text> (<name>)". An error of an earlier kernel may surface here:
-// launches do not wait.
+// RuntimeError "<op>: CUDA error: <text> (<name>)". An error of an earlier kernel may surface here: launches do not
+// wait. Where a kernel broke the context, what may have been it is named as well (queued.h).
 void check(cudaError_t status, const char* op);
 
 // Number of GPUs the driver shows. RuntimeError with the reason when the driver is missing or too old, or when no GPU

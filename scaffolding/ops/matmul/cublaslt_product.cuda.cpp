@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/stream.h"
@@ -262,6 +263,7 @@ bool Product::run(double alpha, double beta) const {
     if (refuses(status)) return plan.found = false;
   }
   check_cublas(status, "matmul");
+  queued("matmul", device.index, stream);
   return true;
 }
 
