@@ -27,6 +27,7 @@ struct EmulatedMatmulDesc {
   int32_t scale_mode_a = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
           scale_mode_b = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   int32_t bias_type = -1;  // the result's
+  int8_t fast_accum = 0;
   cudaDataType_t type_of_bias(cudaDataType_t result) const {
     return bias_type < 0 ? result : cudaDataType_t(bias_type);
   }
@@ -85,6 +86,15 @@ double round_tf32(double x) {
   return double(f);
 }
 
+// What a Hopper's matrix units keep of a sum of float8's products: 14 bits, cut off after each 32 products, as far as
+// people have found out (DeepSeek-V3 report, 3.3.2).
+constexpr int64_t kProductsAtOnce = 32;
+double cut_to_14_bits(double x) {
+  int exponent = 0;
+  const double fraction = frexp(x, &exponent);
+  return ldexp(trunc(ldexp(fraction, 14)), exponent - 14);
+}
+
 // An epilogue's number is a sum of what it does.
 constexpr uint32_t kDrelu = 8, kSumOfColumns = 16, kDgelu = 64, kAux = 128;
 // The mask of signs, whose distances are in bits.
@@ -122,6 +132,7 @@ void run(void* argument) {
           double y = read(j->B, j->b.type,
                           n * j->b.batch_offset + (s.transb == CUBLAS_OP_N ? k + col * j->b.ld : col + k * j->b.ld));
           sum += tf32 ? round_tf32(x) * round_tf32(y) : x * y;
+          if (s.fast_accum && (k + 1) % kProductsAtOnce == 0) sum = cut_to_14_bits(sum);
         }
         int64_t at = n * j->d.batch_offset + row + col * j->d.ld;
         double v = j->alpha * sum;
@@ -196,7 +207,7 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
     return types && fours && plain && ta && !tb && s.compute == CUBLAS_COMPUTE_32I ? CUBLAS_STATUS_SUCCESS
                                                                                    : CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  if (s.compute == CUBLAS_COMPUTE_32I || s.scale == CUDA_R_32I) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (s.fast_accum || s.compute == CUBLAS_COMPUTE_32I || s.scale == CUDA_R_32I) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (s.scale_a || s.scale_b || (s.bias_type >= 0 && s.bias_type != d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (s.epilogue == CUBLASLT_EPILOGUE_BGRADB || s.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
     if (!s.bias) return CUBLAS_STATUS_INVALID_VALUE;
@@ -261,6 +272,7 @@ SF_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, 
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return take(d->scale_a);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return take(d->scale_b);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(d->bias_type);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return take(d->fast_accum);
     case CUBLASLT_MATMUL_DESC_A_SCALE_MODE: return take(d->scale_mode_a);
     case CUBLASLT_MATMUL_DESC_B_SCALE_MODE: return take(d->scale_mode_b);
   }

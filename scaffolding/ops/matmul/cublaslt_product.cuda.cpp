@@ -83,7 +83,7 @@ Key key_of(const Product& p) {
   size_t n = 0;
   for (int64_t x : {int64_t(p.device.index), int64_t(p.first_type), int64_t(p.second_type), int64_t(p.out), p.batch,
                     int64_t(p.tf32), int64_t(p.epilogue.kind), int64_t(matmul_benchmark()),
-                    int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
+                    int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors), int64_t(p.fast_accumulation)})
     k[n++] = x;
   for (const Columns* c : {&p.first, &p.second, &p.result})
     for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))})
@@ -177,6 +177,7 @@ void fill(const Product& p, Plan& plan) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
     set(plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
   }
+  if (p.fast_accumulation) set(plan.desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t(1));
   set_pointers(p, plan.desc);
   plan.first = layout_of(p.first, p.first_type, p.batch);
   plan.second = layout_of(p.second, p.second_type, p.batch);
