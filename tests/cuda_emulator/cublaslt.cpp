@@ -13,6 +13,7 @@
 
 extern "C" void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*));
 extern "C" int sf_cuda_emulator_unsafe_call();
+extern "C" int sf_cuda_emulator_safe_call();
 
 struct EmulatedCublasLt {};
 struct EmulatedMatmulDesc {
@@ -28,6 +29,7 @@ struct EmulatedMatmulDesc {
           scale_mode_b = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   int32_t bias_type = -1;  // the result's
   int8_t fast_accum = 0;
+  uint32_t loaded = 0;  // a bit for each kernel that has run
   cudaDataType_t type_of_bias(cudaDataType_t result) const {
     return bias_type < 0 ? result : cudaDataType_t(bias_type);
   }
@@ -379,16 +381,19 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
     if (!aligned(pointers[i], uint32_t(algo->data[i]))) return CUBLAS_STATUS_INVALID_VALUE;
   if (!aligned(s->bias, uint32_t(algo->data[5])) || !aligned(s->aux, uint32_t(algo->data[6])))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (sf_cuda_emulator_unsafe_call() != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
+  auto number = [&](const void* p) {
+    if (s->scale == CUDA_R_32I) return double(*static_cast<const int32_t*>(p));
+    return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p));
+  };
+  const uint32_t kernel = 1u << (2 * (algo->data[4] % 16) + (number(beta) != 0));
+  if ((s->loaded & kernel ? sf_cuda_emulator_safe_call() : sf_cuda_emulator_unsafe_call()) != 0)
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  s->loaded |= kernel;
   if ((g_refusals & kRunningEpilogues) && s->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   if ((g_refusals & kAll) || ((g_refusals & kFirst) && algo->data[4] == 0)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses || workspace_bytes < workspace_of(int(algo->data[4])))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   ++g_runs[algo->data[4]];
-  auto number = [&](const void* p) {
-    if (s->scale == CUDA_R_32I) return double(*static_cast<const int32_t*>(p));
-    return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p));
-  };
   sf_cuda_emulator_queue(
       stream, run, new Job{*s, *a, *b, *d, A, B, C, D, workspace, workspace_bytes, number(alpha), number(beta)}, drop);
   return CUBLAS_STATUS_SUCCESS;

@@ -28,7 +28,8 @@ cudaError_t cuda_emulator::failed(cudaError_t status) { return last_error = stat
 
 namespace {
 
-constexpr int kDevices = 2;
+// SF_CUDA_EMULATOR_DEVICES, or two.
+const int kDevices = std::getenv("SF_CUDA_EMULATOR_DEVICES") ? std::atoi(std::getenv("SF_CUDA_EMULATOR_DEVICES")) : 2;
 constexpr size_t kPage = 4096;
 constexpr unsigned char kFresh = 0xff;  // NaN in every floating dtype
 
@@ -203,12 +204,14 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
 // For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began; of what was given
 // to streams: kernels (3), calls of libraries (4), copies (5), fills (6); what a GPU's driver takes long for: questions
 // after properties (7) and memory (8), allocations (9); whether a device has a context: 10 + its number; kernels that
-// may start before the one in front of them has ended (20), those of them behind another of that kind (21).
+// may start before the one in front of them has ended (20), those of them behind another of that kind (21); calls of
+// the runtime (22), those of them that ask for or choose the current device (23).
 extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
   std::lock_guard guard(lock);
   const int64_t all[] = {counts.waits,  counts.to_host, counts.from_host,  counts.kernels,        counts.library_calls,
                          counts.copies, counts.fills,   counts.properties, counts.memory_queries, counts.allocations};
   if (which == 20 || which == 21) return which == 20 ? counts.dependent : counts.behind_dependent;
+  if (which == 22 || which == 23) return which == 22 ? counts.calls : counts.device_calls;
   if (which >= 10 && which < 10 + kDevices) return has_context(which - 10);
   return which >= 0 && which < 10 ? all[which] : -1;
 }
@@ -231,7 +234,12 @@ extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_mend() {
   broken = cudaSuccess;
 }
 
-// For the stand-ins of CUDA's libraries, when they load or allocate: 0, or what the runtime's call would have said.
+// For the stand-ins of CUDA's libraries, when they do not load or allocate, and when they do: 0, or what the runtime's
+// call would have said.
+extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_safe_call() {
+  std::lock_guard guard(lock);
+  return enter();
+}
 extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_unsafe_call() {
   std::lock_guard guard(lock);
   if (cudaError_t status = enter()) return status;
@@ -349,6 +357,8 @@ cudaError_t cudaGetDeviceCount(int* n) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* d) {
+  std::lock_guard guard(lock);
+  ++counts.calls, ++counts.device_calls;
   *d = current_device;
   return cudaSuccess;
 }
@@ -356,6 +366,7 @@ cudaError_t cudaGetDevice(int* d) {
 cudaError_t cudaSetDevice(int d) {
   std::lock_guard guard(lock);
   if (d < 0 || d >= kDevices) return failed(cudaErrorInvalidDevice);
+  ++counts.device_calls;
   current_device = d;
   return enter();
 }

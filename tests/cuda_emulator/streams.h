@@ -57,6 +57,7 @@ struct Counts {
   int64_t kernels = 0, library_calls = 0, copies = 0, fills = 0;  // given to streams or to graphs that are captured
   int64_t dependent = 0, behind_dependent = 0;                    // of the kernels: may start early; and behind such
   int64_t properties = 0, memory_queries = 0, allocations = 0;    // calls of the driver that take long
+  int64_t calls = 0, device_calls = 0;                            // of the runtime; of those: for the current device
 };
 extern Counts counts;
 extern thread_local int current_device;

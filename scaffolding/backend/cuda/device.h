@@ -38,7 +38,11 @@ template <class F> void without_throwing(const F& f) noexcept {
   } catch (...) {}
 }
 
-// Makes a device the calling thread's current one for as long as the scope lives.
+// Lets blocks of a kernel take so much dynamic shared memory on the current device, which is `device`; asked once.
+void allow_shared(const void* kernel, int bytes, int device, const char* op);
+
+// Makes a device the calling thread's current one for as long as the scope lives. Nothing to do inside of a scope of
+// the same device, and where there is one GPU. No code of others runs in a scope.
 class DeviceScope {
  public:
   explicit DeviceScope(int device);
@@ -47,7 +51,7 @@ class DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  int previous_ = 0;
+  int16_t previous_ = 0, outer_;  // below kMaxDevices
   bool changed_ = false;
 };
 

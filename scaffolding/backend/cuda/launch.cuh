@@ -28,7 +28,7 @@ template <class... P, class... A>
 void launch(const char* op, Device device, Blocks blocks, void (*kernel)(P...), A&&... args) {
   DeviceScope scope(device.index);
   if (blocks.shared > 48 << 10)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(blocks.shared)), op);
+    allow_shared(reinterpret_cast<const void*>(kernel), int(blocks.shared), device.index, op);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks.count);
   config.blockDim = dim3(blocks.threads);

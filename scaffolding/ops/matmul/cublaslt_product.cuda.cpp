@@ -43,8 +43,8 @@ struct Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
   Algorithm algorithm;
-  bool found = false;
-  std::vector<Algorithm> rivals;  // to be timed by the first call outside of a captured graph
+  bool found = false, has_run[2] = {};  // with a beta of 0, and with another
+  std::vector<Algorithm> rivals;        // to be timed by the first call outside of a captured graph
   std::string file_key;
 
   Plan() = default;
@@ -197,6 +197,8 @@ Plan& plan_of(const Product& p) {
   Key k = key_of(p);
   auto at = plans.find(k);
   if (at == plans.end()) {
+    DeviceScope scope(p.device.index);
+    Relaxed relaxed;
     if (plans.size() >= kMostPlans) plans.clear();
     at = plans.try_emplace(k).first;
     try {
@@ -212,18 +214,17 @@ Plan& plan_of(const Product& p) {
 }  // namespace
 
 bool Product::exists() const {
-  DeviceScope scope(device.index);
-  Relaxed relaxed;
   std::lock_guard lock(plans_mutex);
   return plan_of(*this).found;
 }
 
 bool Product::run(double alpha, double beta) const {
   DeviceScope scope(device.index);
-  Relaxed relaxed;
   std::lock_guard lock(plans_mutex);
   Plan& plan = plan_of(*this);
   if (!plan.found) return false;
+  std::optional<Relaxed> relaxed;  // an algorithm's first run may load its kernels
+  if (CudaGraph::recording() || !plan.rivals.empty() || !plan.has_run[beta != 0]) relaxed.emplace();
   set_pointers(*this, plan.desc);
   float alpha32 = float(alpha), beta32 = float(beta);
   const void *a = &alpha32, *b = &beta32;
@@ -264,6 +265,7 @@ bool Product::run(double alpha, double beta) const {
     if (refuses(status)) return plan.found = false;
   }
   check_cublas(status, "matmul");
+  plan.has_run[beta != 0] = true;
   queued("matmul", device.index, stream);
   return true;
 }

@@ -121,6 +121,23 @@ def test_properties_are_asked_for_once_and_memory_only_where_it_is_wanted(emulat
     assert 0 < free < total
 
 
+def test_nobody_asks_which_gpu_is_current_where_there_is_one(emulator):
+    said = in_a_new_process(
+        """
+import ctypes, os, scaffolding as sf
+count = ctypes.CDLL(os.environ["SF_CUDA_LIBRARY"]).sf_cuda_emulator_count
+x = sf.ones(4, 16, device="cuda")
+for _ in range(3):
+    before = count(22), count(23)
+    y = x + x
+    y = sf.nn.functional.layer_norm(y, (16,)) @ x.t()
+print(sf.cuda.device_count(), count(22) - before[0], count(23) - before[1], y.sum().item())
+""",
+        SF_CUDA_EMULATOR_DEVICES="1",
+    )
+    assert said == "1 3 0 0.0"
+
+
 def test_a_gpu_that_nobody_uses_gets_no_context(emulator):
     said = in_a_new_process("""
 import ctypes, os, scaffolding as sf
