@@ -66,6 +66,9 @@ TRANSFORMERS = {
 # Latents' pixels, multiplications and additions of one sample's pass at that size (not at others: attention grows
 # faster than the area), parameters.
 UNET_FLOP = {"sd21": (64, 1609e9 / 2, 866e6), "sdxl": (128, 13522e9 / 2, 2567e6)}
+# Of those, what the layers of quantize_fp8 multiply, as benchmarks/gpu_floor.py counts: convolutions, attention and
+# what stays in 16 bits are the rest.
+FLOAT8_FLOP = {"sd21": 409.4e9 / 2, "sdxl": 7516.2e9 / 2}
 VAE_FLOP = {64: 2515e9, 128: 10470e9}
 
 
@@ -105,6 +108,12 @@ def unet_flop(kind, batch, pixels):
     return (batch * flop, 2 * parameters) if pixels == size else (0, 0)
 
 
+def float8_rate(kind):
+    """How many times as fast the whole pass is at most, where float8 is twice as fast as bfloat16."""
+    flop = UNET_FLOP[kind][1]
+    return flop / (flop - FLOAT8_FLOP[kind] / 2)
+
+
 def unet(lib, kind, batch, pixels, tiny=False, fp8=False):
     model = make_unet(lib, kind, tiny, lib.bfloat16).eval()
     if fp8:
@@ -112,12 +121,11 @@ def unet(lib, kind, batch, pixels, tiny=False, fp8=False):
     model.fuse_qkv_projections()  # as our pipelines do by themselves
     x, steps, text, added = unet_inputs(lib, kind, tiny, batch, pixels, lib.bfloat16)
     flop, weights = unet_flop(kind, batch, pixels)
-    rate = 2 if fp8 else 1
     return Work(
         [lambda: model(x, steps, text, added_cond_kwargs=added).sample],
         flop=flop,
-        moved=weights / rate,
-        tensor_rate=rate,
+        moved=weights / (2 if fp8 else 1),
+        tensor_rate=float8_rate(kind) if fp8 else 1,
     )
 
 

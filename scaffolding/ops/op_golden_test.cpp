@@ -114,8 +114,8 @@ bool wants_fixture(const OpEntry& op, const OpTest& t) {
 }
 
 // What is kept of a tensor, in row-major order: up to kKept values themselves, of more the sums of every kKept-th, each
-// value with a sign of its place. So every value is seen, and an error is as large beside the whole as it was. Of values
-// that have no such sums (infinite, huge, no number) every n-th. make_golden.py has the same rule.
+// value with a sign of its place. So every value is seen, and an error is as large beside the whole as it was. Of
+// values that have no such sums (infinite, huge, no number) every n-th. make_golden.py has the same rule.
 constexpr int64_t kKept = 256;
 Tensor kept(const Tensor& t) {
   Tensor flat = contiguous(t).reshape({t.numel()});

@@ -13,6 +13,7 @@
 
 extern "C" void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*));
 extern "C" int sf_cuda_emulator_unsafe_call();
+extern "C" int sf_cuda_emulator_safe_call();
 
 struct EmulatedCublasLt {};
 struct EmulatedMatmulDesc {
@@ -27,6 +28,8 @@ struct EmulatedMatmulDesc {
   int32_t scale_mode_a = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
           scale_mode_b = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   int32_t bias_type = -1;  // the result's
+  int8_t fast_accum = 0;
+  uint32_t loaded = 0;  // a bit for each kernel that has run
   cudaDataType_t type_of_bias(cudaDataType_t result) const {
     return bias_type < 0 ? result : cudaDataType_t(bias_type);
   }
@@ -85,6 +88,15 @@ double round_tf32(double x) {
   return double(f);
 }
 
+// What a Hopper's matrix units keep of a sum of float8's products: 14 bits, cut off after each 32 products, as far as
+// people have found out (DeepSeek-V3 report, 3.3.2).
+constexpr int64_t kProductsAtOnce = 32;
+double cut_to_14_bits(double x) {
+  int exponent = 0;
+  const double fraction = frexp(x, &exponent);
+  return ldexp(trunc(ldexp(fraction, 14)), exponent - 14);
+}
+
 // An epilogue's number is a sum of what it does.
 constexpr uint32_t kDrelu = 8, kSumOfColumns = 16, kDgelu = 64, kAux = 128;
 // The mask of signs, whose distances are in bits.
@@ -122,6 +134,7 @@ void run(void* argument) {
           double y = read(j->B, j->b.type,
                           n * j->b.batch_offset + (s.transb == CUBLAS_OP_N ? k + col * j->b.ld : col + k * j->b.ld));
           sum += tf32 ? round_tf32(x) * round_tf32(y) : x * y;
+          if (s.fast_accum && (k + 1) % kProductsAtOnce == 0) sum = cut_to_14_bits(sum);
         }
         int64_t at = n * j->d.batch_offset + row + col * j->d.ld;
         double v = j->alpha * sum;
@@ -196,7 +209,7 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
     return types && fours && plain && ta && !tb && s.compute == CUBLAS_COMPUTE_32I ? CUBLAS_STATUS_SUCCESS
                                                                                    : CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  if (s.compute == CUBLAS_COMPUTE_32I || s.scale == CUDA_R_32I) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (s.fast_accum || s.compute == CUBLAS_COMPUTE_32I || s.scale == CUDA_R_32I) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (s.scale_a || s.scale_b || (s.bias_type >= 0 && s.bias_type != d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (s.epilogue == CUBLASLT_EPILOGUE_BGRADB || s.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
     if (!s.bias) return CUBLAS_STATUS_INVALID_VALUE;
@@ -261,6 +274,7 @@ SF_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, 
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return take(d->scale_a);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return take(d->scale_b);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(d->bias_type);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return take(d->fast_accum);
     case CUBLASLT_MATMUL_DESC_A_SCALE_MODE: return take(d->scale_mode_a);
     case CUBLASLT_MATMUL_DESC_B_SCALE_MODE: return take(d->scale_mode_b);
   }
@@ -367,16 +381,19 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
     if (!aligned(pointers[i], uint32_t(algo->data[i]))) return CUBLAS_STATUS_INVALID_VALUE;
   if (!aligned(s->bias, uint32_t(algo->data[5])) || !aligned(s->aux, uint32_t(algo->data[6])))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (sf_cuda_emulator_unsafe_call() != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
+  auto number = [&](const void* p) {
+    if (s->scale == CUDA_R_32I) return double(*static_cast<const int32_t*>(p));
+    return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p));
+  };
+  const uint32_t kernel = 1u << (2 * (algo->data[4] % 16) + (number(beta) != 0));
+  if ((s->loaded & kernel ? sf_cuda_emulator_safe_call() : sf_cuda_emulator_unsafe_call()) != 0)
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  s->loaded |= kernel;
   if ((g_refusals & kRunningEpilogues) && s->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   if ((g_refusals & kAll) || ((g_refusals & kFirst) && algo->data[4] == 0)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses || workspace_bytes < workspace_of(int(algo->data[4])))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   ++g_runs[algo->data[4]];
-  auto number = [&](const void* p) {
-    if (s->scale == CUDA_R_32I) return double(*static_cast<const int32_t*>(p));
-    return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p));
-  };
   sf_cuda_emulator_queue(
       stream, run, new Job{*s, *a, *b, *d, A, B, C, D, workspace, workspace_bytes, number(alpha), number(beta)}, drop);
   return CUBLAS_STATUS_SUCCESS;

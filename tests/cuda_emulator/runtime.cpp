@@ -28,7 +28,8 @@ cudaError_t cuda_emulator::failed(cudaError_t status) { return last_error = stat
 
 namespace {
 
-constexpr int kDevices = 2;
+// SF_CUDA_EMULATOR_DEVICES, or two.
+const int kDevices = std::getenv("SF_CUDA_EMULATOR_DEVICES") ? std::atoi(std::getenv("SF_CUDA_EMULATOR_DEVICES")) : 2;
 constexpr size_t kPage = 4096;
 constexpr unsigned char kFresh = 0xff;  // NaN in every floating dtype
 
@@ -157,6 +158,12 @@ template <class F> void for_bytes(size_t bytes, const F& f) {
   f(bytes - kEnd, kEnd);
 }
 
+// CUDA C++ Programming Guide, "Environment Variables".
+bool launches_wait() {
+  static const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return blocking && std::strcmp(blocking, "1") == 0;
+}
+
 bool reverse_order() {
   static const char* order = std::getenv("SF_CUDA_EMULATOR_ORDER");
   return order && std::strcmp(order, "reverse") == 0;
@@ -198,13 +205,14 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
 // to streams: kernels (3), calls of libraries (4), copies (5), fills (6); what a GPU's driver takes long for: questions
 // after properties (7) and memory (8), allocations (9); whether a device has a context: 10 + its number; kernels that
 // may start before the one in front of them has ended (20), those of them behind another of that kind (21); blocks of
-// all kernels (22).
+// all kernels (22); calls of the runtime (23), those of them that ask for or choose the current device (24).
 extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
   std::lock_guard guard(lock);
   const int64_t all[] = {counts.waits,  counts.to_host, counts.from_host,  counts.kernels,        counts.library_calls,
                          counts.copies, counts.fills,   counts.properties, counts.memory_queries, counts.allocations};
   if (which == 20 || which == 21) return which == 20 ? counts.dependent : counts.behind_dependent;
   if (which == 22) return counts.blocks;
+  if (which == 23 || which == 24) return which == 23 ? counts.calls : counts.device_calls;
   if (which >= 10 && which < 10 + kDevices) return has_context(which - 10);
   return which >= 0 && which < 10 ? all[which] : -1;
 }
@@ -229,7 +237,12 @@ extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_mend() {
   broken = cudaSuccess;
 }
 
-// For the stand-ins of CUDA's libraries, when they load or allocate: 0, or what the runtime's call would have said.
+// For the stand-ins of CUDA's libraries, when they do not load or allocate, and when they do: 0, or what the runtime's
+// call would have said.
+extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_safe_call() {
+  std::lock_guard guard(lock);
+  return enter();
+}
 extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_unsafe_call() {
   std::lock_guard guard(lock);
   if (cudaError_t status = enter()) return status;
@@ -305,6 +318,10 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
           if (!run_grid(grid, kernel, reverse_order())) break_context(cudaErrorLaunchFailure);
         });
   stream_of(c.stream).lets_next_come = dependent;
+  if (launches_wait() && !stream_of(c.stream).graph) {
+    run_all(stream_of(c.stream));
+    return outcome();
+  }
   return cudaSuccess;
 }
 
@@ -349,6 +366,7 @@ cudaError_t cudaGetDeviceCount(int* n) {
 }
 cudaError_t cudaGetDevice(int* d) {
   std::lock_guard guard(lock);
+  ++counts.calls, ++counts.device_calls;
   *d = current_device;
   return outcome();
 }
@@ -356,6 +374,7 @@ cudaError_t cudaGetDevice(int* d) {
 cudaError_t cudaSetDevice(int d) {
   std::lock_guard guard(lock);
   if (d < 0 || d >= kDevices) return failed(cudaErrorInvalidDevice);
+  ++counts.device_calls;
   current_device = d;
   return enter();
 }

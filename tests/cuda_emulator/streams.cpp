@@ -70,6 +70,7 @@ void cuda_emulator::break_context(cudaError_t status) {
 cudaError_t cuda_emulator::outcome() { return broken ? failed(broken) : cudaSuccess; }
 cudaError_t cuda_emulator::enter(bool makes_context) {
   std::lock_guard guard(lock);
+  ++counts.calls;
   if (calls_until_broken == 0) break_context(breaks_with);
   if (calls_until_broken > 0) --calls_until_broken;
   if (makes_context) contexts |= uint64_t(1) << current_device;
@@ -292,6 +293,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   return status == cudaSuccess ? status : failed(status);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::lock_guard guard(lock);
+  ++counts.calls;
   std::swap(thread_mode, *mode);
   return cudaSuccess;
 }

@@ -58,6 +58,7 @@ struct Counts {
   int64_t dependent = 0, behind_dependent = 0;                    // of the kernels: may start early; and behind such
   int64_t blocks = 0;                                             // of all their grids
   int64_t properties = 0, memory_queries = 0, allocations = 0;    // calls of the driver that take long
+  int64_t calls = 0, device_calls = 0;                            // of the runtime; of those: for the current device
 };
 extern Counts counts;
 extern thread_local int current_device;

@@ -6,6 +6,7 @@
 #include "scaffolding/backend/cuda/cudnn.h"
 #include "scaffolding/backend/cuda/current_stream.h"
 #include "scaffolding/backend/cuda/pinned_memory.h"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/cuda/reports.h"
 #include "scaffolding/backend/cuda/run_time_kernel.h"
@@ -63,7 +64,9 @@ class CudaBackend final : public Accelerator {
     check_usable(index);
     refuse_while_capturing("synchronize", "waiting for the device");
     DeviceScope scope(index);
+    const Wait wait(index);
     check(cudaDeviceSynchronize(), "synchronize");
+    wait.over_for_device();
     Reports::instance().raise();
   }
   int device_count() override { return cuda::device_count(); }
@@ -106,7 +109,9 @@ class CudaBackend final : public Accelerator {
   void destroy_stream(int index, StreamHandle s) noexcept override {
     without_throwing([&] {
       DeviceScope scope(index);
+      const Wait wait(index);
       check(cudaStreamSynchronize(stream_of(s)), "Stream");  // its freed blocks go to other streams
+      wait.over_for(stream_of(s));
       CachingAllocator::of(index).forget_stream(stream_of(s));
       check(cudaStreamDestroy(stream_of(s)), "Stream");
     });
@@ -171,9 +176,9 @@ class CudaBackend final : public Accelerator {
 
   void begin_capture(int index, uint64_t pool, CaptureMode mode) override { cuda::begin_capture(index, pool, mode); }
   GraphHandle end_capture(int index, size_t& nodes) override { return cuda::end_capture(index, nodes); }
-  void launch_graph(int index, GraphHandle g) override { cuda::launch_graph(index, static_cast<cudaGraphExec_t>(g)); }
+  void launch_graph(int index, GraphHandle g) override { cuda::launch_graph(index, *static_cast<ReadyGraph*>(g)); }
   void destroy_graph(int index, GraphHandle g, uint64_t pool) noexcept override {
-    without_throwing([&] { cuda::destroy_graph(index, static_cast<cudaGraphExec_t>(g), pool); });
+    without_throwing([&] { cuda::destroy_graph(index, static_cast<ReadyGraph*>(g), pool); });
   }
   void write_words(int index, void* data, const uint64_t (&words)[2]) override {
     cuda::write_words(index, data, words);
@@ -188,7 +193,7 @@ class CudaBackend final : public Accelerator {
                      const char* name) override {
     check_usable(index);
     DeviceScope scope(index);
-    cuda::launch_kernel(kernel, l, Stream::current(index).handle, arguments, name);
+    cuda::launch_kernel(index, kernel, l, Stream::current(index).handle, arguments, name);
   }
 
  private:

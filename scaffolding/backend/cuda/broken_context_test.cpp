@@ -35,6 +35,7 @@ class CudaBrokenContext : public testing::Test {
     if (mend_) mend_();
   }
   void break_each_call(int error);
+  void name_what_was_queued();
   void (*break_after_)(int64_t, int) = nullptr;
   int (*is_broken_)() = nullptr;
   void (*mend_)() = nullptr;
@@ -98,6 +99,52 @@ void CudaBrokenContext::break_each_call(int error) {
   EXPECT_EQ(step().size(), 1u);
 }
 
+// What the error of a wait says was queued, where a kernel fails that runs before it.
+void CudaBrokenContext::name_what_was_queued() {
+  const auto fail_kernel = emulators<void()>("sf_cuda_emulator_fail_kernel");
+  auto queued = [&] {
+    fail_kernel();
+    std::string said;
+    try {
+      gpu().synchronize(0);
+    } catch (const RuntimeError& e) {
+      said = e.what();
+    }
+    mend_();
+    gpu().synchronize(0);
+    const std::string start = "synchronize: CUDA error: cudaErrorLaunchFailure (cudaErrorLaunchFailure)";
+    EXPECT_EQ(said.substr(0, start.size()), start);
+    said.erase(0, std::min(said.size(), start.size()));
+    const std::string list = "; queued since the last synchronisation: ";
+    return said.starts_with(list) ? said.substr(list.size()) : said;
+  };
+  Tensor x = full({4, 4}, 0.5, kFloat32, Device("cuda"));
+  gpu().synchronize(0);
+  EXPECT_EQ(queued(), "");
+  Tensor y = exp(exp(matmul(x, x)));
+  EXPECT_EQ(queued(), "matmul, exp (2 times) (newest last)");
+  y = exp(x);
+  y.cpu();
+  EXPECT_EQ(queued(), "");
+  {  // the wait for a stream forgets its own work alone
+    cuda::SideStream side{Device("cuda")};
+    y = sin(x);
+    StreamHandle stream = gpu().current_stream(0);
+    gpu().set_current_stream(0, nullptr);
+    Tensor z = exp(x);
+    gpu().synchronize_stream(0, nullptr);
+    gpu().set_current_stream(0, stream);
+    EXPECT_EQ(queued(), "sin");
+  }
+  auto graph = cuda::capture([&] { y = sin(exp(exp(matmul(x, x)))); });
+  gpu().synchronize(0);
+  graph->replay();
+  EXPECT_EQ(queued(), "CUDAGraph.replay of matmul, exp (2 times), sin");
+  for (int i = 0; i < 3000; ++i) y = exp(x);  // more than are kept
+  y = sin(x);
+  EXPECT_EQ(queued(), "exp (1023 times), sin (newest last)");
+}
+
 }  // namespace
 
 // In a process of its own: what a broken context held is lost to it for good.
@@ -114,6 +161,17 @@ TEST_P(CudaErrors, whichever_call_fails_first_it_is_an_exception) {
 }
 // cudaErrorLaunchFailure, NoDevice, InsufficientDriver, Unknown
 INSTANTIATE_TEST_SUITE_P(Each, CudaErrors, testing::Values(719, 100, 35, 999));
+
+// In a process of its own too.
+TEST_F(CudaBrokenContext, the_error_names_what_was_queued_since_the_last_synchronisation) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        name_what_was_queued();
+        std::_Exit(HasFailure() ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
 
 TEST_F(CudaBrokenContext, an_index_out_of_range_is_left_out_and_the_next_wait_names_the_op) {
   Tensor x = arange(0, 15, 1, kFloat32).reshape({5, 3}).cuda(), at = tensor({0.0, 5.0}, kInt64).cuda();

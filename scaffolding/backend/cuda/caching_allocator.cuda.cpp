@@ -187,6 +187,7 @@ void CachingAllocator::record_stream(const void* data, cudaStream_t stream) {
 
 // Free at once, or after what the other streams have been given so far.
 void CachingAllocator::record_events(Block* block) {
+  if (block->used_on.empty() && block->events == 0) return make_free(block);
   DeviceScope scope(device_);
   for (cudaStream_t stream : std::exchange(block->used_on, {})) {
     cudaEvent_t event = nullptr;

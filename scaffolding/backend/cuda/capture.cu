@@ -1,5 +1,7 @@
 #include "scaffolding/backend/cuda/capture.h"
 
+#include <memory>
+
 #include "scaffolding/backend/cuda/caching_allocator.h"
 #include "scaffolding/backend/cuda/launch.cuh"
 
@@ -23,14 +25,15 @@ void begin_capture(int device, uint64_t pool, CaptureMode mode) {
                               : mode == CaptureMode::ThreadLocal ? cudaStreamCaptureModeThreadLocal
                                                                  : cudaStreamCaptureModeRelaxed;
   cudaError_t status = cudaStreamBeginCapture(Stream::current(device).handle, how);
-  if (status == cudaSuccess) return;
+  if (status == cudaSuccess) return begin_naming_graph();
   memory.end_capture();
   memory.leave_pool(pool);
   check(status, "CUDAGraph.capture_begin");
 }
 
-cudaGraphExec_t end_capture(int device, size_t& nodes) {
+ReadyGraph* end_capture(int device, size_t& nodes) {
   DeviceScope scope(device);
+  const char* name = end_naming_graph();
   cudaGraph_t graph = nullptr;
   cudaError_t status = cudaStreamEndCapture(Stream::current(device).handle, &graph);
   CachingAllocator::of(device).end_capture();
@@ -40,17 +43,20 @@ cudaGraphExec_t end_capture(int device, size_t& nodes) {
   if (status == cudaSuccess) status = cudaGraphInstantiate(&ready, graph, 0);
   cudaGraphDestroy(graph);
   check(status, "CUDAGraph.capture_end");
-  return ready;
+  return new ReadyGraph{ready, name};
 }
 
-void launch_graph(int device, cudaGraphExec_t graph) {
+void launch_graph(int device, const ReadyGraph& graph) {
   DeviceScope scope(device);
-  check(cudaGraphLaunch(graph, Stream::current(device).handle), "CUDAGraph.replay");
+  cudaStream_t stream = Stream::current(device).handle;
+  check(cudaGraphLaunch(graph.exec, stream), "CUDAGraph.replay");
+  queued(graph.name, device, stream);
 }
 
-void destroy_graph(int device, cudaGraphExec_t graph, uint64_t pool) {
+void destroy_graph(int device, ReadyGraph* graph, uint64_t pool) {
+  const std::unique_ptr<ReadyGraph> owned(graph);
   DeviceScope scope(device);
-  const cudaError_t status = graph ? cudaGraphExecDestroy(graph) : cudaSuccess;
+  const cudaError_t status = graph ? cudaGraphExecDestroy(graph->exec) : cudaSuccess;
   CachingAllocator::of(device).leave_pool(pool);
   check(status, "CUDAGraph");
 }

@@ -6,10 +6,16 @@
 
 namespace sf::cuda {
 
+// A captured graph, ready to run.
+struct ReadyGraph {
+  cudaGraphExec_t exec;
+  const char* name;  // in errors, interned
+};
+
 void begin_capture(int device, uint64_t pool, CaptureMode mode);
-cudaGraphExec_t end_capture(int device, size_t& nodes);
-void launch_graph(int device, cudaGraphExec_t graph);
-void destroy_graph(int device, cudaGraphExec_t graph, uint64_t pool);
+ReadyGraph* end_capture(int device, size_t& nodes);
+void launch_graph(int device, const ReadyGraph& graph);
+void destroy_graph(int device, ReadyGraph* graph, uint64_t pool);  // null: of a capture that failed
 void write_words(int device, void* data, const uint64_t (&words)[2]);
 
 }  // namespace sf::cuda

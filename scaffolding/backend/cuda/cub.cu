@@ -13,12 +13,12 @@ namespace sf::cuda {
 namespace {
 
 // call(temporary, bytes): CUB's protocol. Without memory it says how much it needs.
-template <class F> void with_temporary(const char* op, Device device, const F& call) {
+template <class F> void with_temporary(const char* op, Device device, cudaStream_t stream, const F& call) {
   DeviceScope scope(device.index);
   size_t bytes = 0;
   check(call(nullptr, bytes), op);
   Scratch temporary(device, bytes);
-  check(call(temporary.as<void>(), bytes), op);
+  queued(call(temporary.as<void>(), bytes), op, device.index, stream);
 }
 
 __global__ void __launch_bounds__(kThreads) fill_starts(int* starts, int rows, int n) {
@@ -37,13 +37,13 @@ template <class K> bool sort_some(const char* op, Device device, const KeyedRows
   cub::DoubleBuffer<uint32_t> at(r.at + offset, r.other_at + offset);
   cudaStream_t stream = Stream::current(device.index).handle;
   if (rows == 1) {
-    with_temporary(op, device, [&](void* temporary, size_t& bytes) {
+    with_temporary(op, device, stream, [&](void* temporary, size_t& bytes) {
       return cub::DeviceRadixSort::SortPairs(temporary, bytes, keys, at, int(r.n), 0, r.bits, stream);
     });
   } else {
     Scratch starts(device, size_t(rows + 1) * sizeof(int));
     launch(op, device, blocks_for(rows + 1, 1), fill_starts, starts.as<int>(), int(rows), int(r.n));
-    with_temporary(op, device, [&](void* temporary, size_t& bytes) {
+    with_temporary(op, device, stream, [&](void* temporary, size_t& bytes) {
       return cub::DeviceSegmentedRadixSort::SortPairs(temporary, bytes, keys, at, int(rows * r.n), int(rows),
                                                       starts.as<const int>(), starts.as<const int>() + 1, 0, r.bits,
                                                       stream);
@@ -81,7 +81,7 @@ const uint32_t* sort_rows(const char* op, Device device, const KeyedRows& r) {
 
 void exclusive_sum(const char* op, Device device, int64_t* data, int64_t n) {
   cudaStream_t stream = Stream::current(device.index).handle;
-  with_temporary(op, device, [&](void* temporary, size_t& bytes) {
+  with_temporary(op, device, stream, [&](void* temporary, size_t& bytes) {
     return cub::DeviceScan::ExclusiveSum(temporary, bytes, data, data, n, stream);
   });
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "scaffolding/backend/cuda/device.h"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/library.h"
 #include "scaffolding/core/error.h"
@@ -49,7 +50,8 @@ void check_cublas(cublasStatus_t status, const char* op) {
     case CUBLAS_STATUS_NOT_SUPPORTED: text = "it has no algorithm for this product"; break;
     default: break;
   }
-  fail<RuntimeError>(op, ": cuBLASLt: ", text, " (status ", int(status), ")");
+  fail<RuntimeError>(op, ": cuBLASLt: ", text, " (status ", int(status), ")",
+                     status == CUBLAS_STATUS_EXECUTION_FAILED ? suspects() : "");
 }
 
 cublasLtHandle_t cublaslt_handle(int device) {

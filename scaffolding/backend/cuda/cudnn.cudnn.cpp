@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "scaffolding/backend/cuda/device.h"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/library.h"
 
@@ -60,6 +61,7 @@ void check(Status status, const char* what) {
   api().last_error(detail, sizeof detail);
   std::string text = std::string("cuDNN: ") + what + ": " + api().error_string(status);
   if (*detail) text += std::string(" (") + detail + ")";
+  if (status / 1000 == 5) text += suspects();  // its execution failed
   throw Failure(status, text);
 }
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/timer.h"
@@ -45,6 +46,7 @@ bool PlanKey::operator<(const PlanKey& o) const {
 }
 
 struct PlannedGraph {
+  const char* op = nullptr;
   std::shared_ptr<const Graph> graph;
   std::string file_key;  // on disk
   Wishes wishes;
@@ -201,6 +203,7 @@ PlanEntry find_plan(int device, PlanKey key, const Wishes& wishes, const std::fu
   if (at != entries.end()) return at->second;
   if (entries.size() >= kMostPlans) entries.clear();
   auto entry = std::make_shared<PlannedGraph>();
+  entry->op = key.op();
   DeviceScope scope(device);
   Relaxed relaxed;
   Target target{handle(device)};
@@ -234,6 +237,7 @@ void run_plan(int device, const PlanEntry& entry, std::span<const std::pair<Id, 
   // Its replays run the plan's kernels, whatever this table holds by then.
   if (CudaGraph* graph = CudaGraph::recording()) graph->keep_alive(plan);
   run_on_stream(device, *plan, memory);
+  queued(entry->op, device, Stream::current(device).handle);
 }
 
 }  // namespace sf::cuda::cudnn

@@ -1,25 +1,47 @@
 #include "scaffolding/backend/cuda/device.h"
 
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda/arch.h"
 #include "scaffolding/backend/cuda/driver.h"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/dependent_launches.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::cuda {
 
+// What a kernel left behind, and every call says from then on.
+static bool is_of_a_kernel(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure: return true;
+    default: return false;
+  }
+}
+
 void check(cudaError_t status, const char* op) {
   if (status == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();  // errors of one call are forgotten; a broken context stays broken
-  fail<RuntimeError>(op, ": CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+  fail<RuntimeError>(op, ": CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")",
+                     is_of_a_kernel(status) ? suspects() : "");
 }
 
 namespace {
+
+thread_local int scoped_device = -1;  // of the innermost DeviceScope
 
 std::string version_text(int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); }
 
@@ -102,15 +124,30 @@ bool starts_early(int device) {
   return version >= 12030 && capabilities()[size_t(device)] >= 90;
 }
 
-DeviceScope::DeviceScope(int device) {
-  check(cudaGetDevice(&previous_), "cuda");
-  changed_ = previous_ != device;
-  if (changed_) check(cudaSetDevice(device), "cuda");
+void allow_shared(const void* kernel, int bytes, int device, const char* op) {
+  static thread_local std::map<std::pair<const void*, int>, int> allowed;
+  int& most = allowed[{kernel, device}];
+  if (most >= bytes) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), op);
+  most = bytes;
+}
+
+DeviceScope::DeviceScope(int device) : outer_(int16_t(scoped_device)) {
+  if (outer_ == device) return;
+  if (device > 0 || device_count() > 1) {
+    int previous = 0;
+    check(cudaGetDevice(&previous), "cuda");
+    previous_ = int16_t(previous);
+    changed_ = previous != device;
+    if (changed_) check(cudaSetDevice(device), "cuda");
+  }
+  scoped_device = device;
 }
 
 // The current device of before, unless nobody has used it: cudaSetDevice would give it a context, half a gigabyte of
 // its memory.
 DeviceScope::~DeviceScope() {
+  scoped_device = outer_;
   if (changed_ && has_context(previous_)) cudaSetDevice(previous_);
 }
 

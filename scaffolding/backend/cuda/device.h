@@ -12,8 +12,8 @@ namespace sf::cuda {
 
 inline constexpr int kMaxDevices = 64;
 
-// RuntimeError "<op>: CUDA error: <text> (<name>)". An error of an earlier kernel may surface here:
-// launches do not wait.
+// RuntimeError "<op>: CUDA error: <text> (<name>)". An error of an earlier kernel may surface here: launches do not
+// wait. Where a kernel broke the context, what may have been it is named as well (queued.h).
 void check(cudaError_t status, const char* op);
 
 // Number of GPUs the driver shows. RuntimeError with the reason when the driver is missing or too old, or when no GPU
@@ -38,7 +38,11 @@ template <class F> void without_throwing(const F& f) noexcept {
   } catch (...) {}
 }
 
-// Makes a device the calling thread's current one for as long as the scope lives.
+// Lets blocks of a kernel take so much dynamic shared memory on the current device, which is `device`; asked once.
+void allow_shared(const void* kernel, int bytes, int device, const char* op);
+
+// Makes a device the calling thread's current one for as long as the scope lives. Nothing to do inside of a scope of
+// the same device, and where there is one GPU. No code of others runs in a scope.
 class DeviceScope {
  public:
   explicit DeviceScope(int device);
@@ -47,7 +51,7 @@ class DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  int previous_ = 0;
+  int16_t previous_ = 0, outer_;  // below kMaxDevices
   bool changed_ = false;
 };
 

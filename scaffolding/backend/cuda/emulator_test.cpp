@@ -1,6 +1,9 @@
-// What only the emulator of tests/cuda_emulator can show: allocations that fail. Skips elsewhere.
+// What only the emulator of tests/cuda_emulator can show: allocations that fail, calls of the runtime. Skips elsewhere.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
 
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/core/env.h"
@@ -70,6 +73,24 @@ TEST_F(CudaEmulator, every_failed_allocation_is_an_error_and_leaks_nothing) {
   }
   EXPECT_GT(failures, 25);
   EXPECT_EQ(step(), step());
+}
+
+// Each call of the runtime is host time of every eager op. Of two GPUs, where the current one has to be asked for.
+TEST_F(CudaEmulator, ops_call_the_runtime_no_more_than_they_must) {
+  if (!env::flag("SF_CUDA_CACHE")) GTEST_SKIP() << "without the cache each tensor is allocated";
+  const auto count = reinterpret_cast<int64_t (*)(int)>(dlsym(RTLD_DEFAULT, "sf_cuda_emulator_count"));
+  Tensor x = ones({4, 16}, kBFloat16).cuda(), w = ones({16, 16}, kBFloat16).cuda(), b = ones({16}, kBFloat16).cuda();
+  auto calls = [&](const std::function<Tensor()>& op) {
+    op(), op();
+    const int64_t all = count(23), current = count(24);
+    op();
+    return std::pair(count(23) - all, count(24) - current);
+  };
+  // The device and a launch.
+  EXPECT_EQ(calls([&] { return x + x; }), std::pair(int64_t(2), int64_t(1)));
+  EXPECT_EQ(calls([&] { return layer_norm(x, {16}, b, b); }), std::pair(int64_t(2), int64_t(1)));
+  // The device and the library.
+  EXPECT_EQ(calls([&] { return linear(x, w, b); }), std::pair(int64_t(2), int64_t(1)));
 }
 
 TEST_F(CudaEmulator, peaks_and_the_cache_are_counted) {

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "scaffolding/backend/cuda/previous_grid.cuh"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/stream.h"
 
 namespace sf::cuda {
@@ -21,12 +22,13 @@ struct Blocks {
   unsigned cluster = 1;         // blocks that run together, which divide `count` (cluster.cuh)
 };
 
-// A kernel whose last parameter is a PreviousGrid gets one, and may start before the kernel in front of it has ended.
+// op: a literal. A kernel whose last parameter is a PreviousGrid gets one, and may start before the kernel in front of
+// it has ended.
 template <class... P, class... A>
 void launch(const char* op, Device device, Blocks blocks, void (*kernel)(P...), A&&... args) {
   DeviceScope scope(device.index);
   if (blocks.shared > 48 << 10)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(blocks.shared)), op);
+    allow_shared(reinterpret_cast<const void*>(kernel), int(blocks.shared), device.index, op);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks.count);
   config.blockDim = dim3(blocks.threads);
@@ -45,9 +47,10 @@ void launch(const char* op, Device device, Blocks blocks, void (*kernel)(P...), 
       a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       a.val.programmaticStreamSerializationAllowed = 1;
     }
-    check(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)..., PreviousGrid()), op);
+    queued(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)..., PreviousGrid()), op, device.index,
+           config.stream);
   } else {
-    check(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)...), op);
+    queued(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)...), op, device.index, config.stream);
   }
 }
 template <class... P, class... A>

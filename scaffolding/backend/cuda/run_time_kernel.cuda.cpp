@@ -3,6 +3,7 @@
 #include <string>
 
 #include "scaffolding/backend/cuda/device.h"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/relaxed.h"
 
 namespace sf::cuda {
@@ -17,18 +18,18 @@ KernelHandle load_kernel(const void* image, const char* entry) {
   return kernel;
 }
 
-void launch_kernel(KernelHandle kernel, const KernelLaunch& l, cudaStream_t stream, void** arguments,
+void launch_kernel(int device, KernelHandle kernel, const KernelLaunch& l, cudaStream_t stream, void** arguments,
                    const char* name) {
   constexpr unsigned kWithoutAsking = 48 << 10;  // bytes of shared memory that a block gets by default
-  const std::string op = std::string("kernel '") + name + "'";
+  const char* op = interned(std::string("kernel '") + name + "'");
   if (l.shared_memory > kWithoutAsking)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(l.shared_memory)), op.c_str());
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(l.shared_memory)), op);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(l.grid[0], l.grid[1], l.grid[2]);
   config.blockDim = dim3(l.block[0], l.block[1], l.block[2]);
   config.dynamicSmemBytes = l.shared_memory;
   config.stream = stream;
-  check(cudaLaunchKernelExC(&config, kernel, arguments), op.c_str());
+  queued(cudaLaunchKernelExC(&config, kernel, arguments), op, device, stream);
 }
 
 }  // namespace sf::cuda

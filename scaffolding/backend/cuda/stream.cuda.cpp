@@ -2,6 +2,7 @@
 
 #include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/current_stream.h"
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/reports.h"
 
 namespace sf::cuda {
@@ -15,7 +16,9 @@ void set_current(Stream stream) { current_streams[stream.device] = stream.handle
 void Stream::synchronize() const {
   refuse_while_capturing("synchronize", "waiting for a stream");
   DeviceScope scope(device);
+  const Wait wait(device);
   check(cudaStreamSynchronize(handle), "synchronize");
+  wait.over_for(handle);
   Reports::instance().raise();
 }
 

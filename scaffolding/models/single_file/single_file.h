@@ -1,7 +1,7 @@
 // SingleFile: a model in one checkpoint (.safetensors, .ckpt) with the names of whose code it comes from (CompVis',
-// Lightricks'), taken apart into diffusers' parts; or any pipeline in a safetensors file that brings its configs (packed_files.h). Tensors
-// are taken one by one and borrow the mapped file, but for those that a transpose or the file's format makes copies of.
-// Const use is thread-safe.
+// Lightricks'), taken apart into diffusers' parts; or any pipeline in a safetensors file that brings its configs
+// (packed_files.h). Tensors are taken one by one and borrow the mapped file, but for those that a transpose or the
+// file's format makes copies of. Const use is thread-safe.
 #pragma once
 #include <map>
 #include <memory>

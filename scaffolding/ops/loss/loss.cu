@@ -9,6 +9,7 @@ template <class T> __device__ inline T max(T a, T b) { return maximum(a, b); }
 
 #define SF_LOSS(name, loss, da, db)                                              \
   struct name##_fn {                                                             \
+    static constexpr const char *kName = #name, *kBackward = #name "_backward";  \
     template <class T> __device__ static T value(T a, T b, T p) { return loss; } \
     template <class T> __device__ static T input(T a, T b, T p) { return da; }   \
     template <class T> __device__ static T target(T a, T b, T p) { return db; }  \
@@ -32,13 +33,13 @@ template <class F, class T> struct Backward {
 template <class F> void forward(const PointwiseViews& v) {
   as_float(v.dtype, [&](auto t) {
     using T = decltype(t);
-    elementwise<T, T, T>("loss", Forward<F, T>{compute_t<T>(v.p0)}, v.out, v.in[0], v.in[1]);
+    elementwise<T, T, T>(F::kName, Forward<F, T>{compute_t<T>(v.p0)}, v.out, v.in[0], v.in[1]);
   });
 }
 template <class F> void backward(const PointwiseViews& v) {
   as_float(v.dtype, [&](auto t) {
     using T = decltype(t);
-    elementwise<T, T, T, T>("loss_backward", Backward<F, T>{compute_t<T>(v.p0), v.p1 != 0}, v.out, v.in[0], v.in[1],
+    elementwise<T, T, T, T>(F::kBackward, Backward<F, T>{compute_t<T>(v.p0), v.p1 != 0}, v.out, v.in[0], v.in[1],
                             v.in[2]);
   });
 }

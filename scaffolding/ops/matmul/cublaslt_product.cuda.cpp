@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "scaffolding/backend/cuda/queued.h"
 #include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/stream.h"
@@ -42,8 +43,8 @@ struct Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
   Algorithm algorithm;
-  bool found = false;
-  std::vector<Algorithm> rivals;  // to be timed by the first call outside of a captured graph
+  bool found = false, has_run[2] = {};  // with a beta of 0, and with another
+  std::vector<Algorithm> rivals;        // to be timed by the first call outside of a captured graph
   std::string file_key;
 
   Plan() = default;
@@ -82,7 +83,7 @@ Key key_of(const Product& p) {
   size_t n = 0;
   for (int64_t x : {int64_t(p.device.index), int64_t(p.first_type), int64_t(p.second_type), int64_t(p.out), p.batch,
                     int64_t(p.tf32), int64_t(p.epilogue.kind), int64_t(matmul_benchmark()),
-                    int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
+                    int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors), int64_t(p.fast_accumulation)})
     k[n++] = x;
   for (const Columns* c : {&p.first, &p.second, &p.result})
     for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))})
@@ -176,6 +177,7 @@ void fill(const Product& p, Plan& plan) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
     set(plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
   }
+  if (p.fast_accumulation) set(plan.desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t(1));
   set_pointers(p, plan.desc);
   plan.first = layout_of(p.first, p.first_type, p.batch);
   plan.second = layout_of(p.second, p.second_type, p.batch);
@@ -195,6 +197,8 @@ Plan& plan_of(const Product& p) {
   Key k = key_of(p);
   auto at = plans.find(k);
   if (at == plans.end()) {
+    DeviceScope scope(p.device.index);
+    Relaxed relaxed;
     if (plans.size() >= kMostPlans) plans.clear();
     at = plans.try_emplace(k).first;
     try {
@@ -210,18 +214,17 @@ Plan& plan_of(const Product& p) {
 }  // namespace
 
 bool Product::exists() const {
-  DeviceScope scope(device.index);
-  Relaxed relaxed;
   std::lock_guard lock(plans_mutex);
   return plan_of(*this).found;
 }
 
 bool Product::run(double alpha, double beta) const {
   DeviceScope scope(device.index);
-  Relaxed relaxed;
   std::lock_guard lock(plans_mutex);
   Plan& plan = plan_of(*this);
   if (!plan.found) return false;
+  std::optional<Relaxed> relaxed;  // an algorithm's first run may load its kernels
+  if (CudaGraph::recording() || !plan.rivals.empty() || !plan.has_run[beta != 0]) relaxed.emplace();
   set_pointers(*this, plan.desc);
   float alpha32 = float(alpha), beta32 = float(beta);
   const void *a = &alpha32, *b = &beta32;
@@ -262,6 +265,8 @@ bool Product::run(double alpha, double beta) const {
     if (refuses(status)) return plan.found = false;
   }
   check_cublas(status, "matmul");
+  plan.has_run[beta != 0] = true;
+  queued("matmul", device.index, stream);
   return true;
 }
 

@@ -40,7 +40,8 @@ struct Product {
   bool tf32;
   Device device;
   ProductScales scales = {};
-  const void* addend = nullptr;  // what beta multiplies, laid out as c; null: c itself
+  const void* addend = nullptr;    // what beta multiplies, laid out as c; null: c itself
+  bool fast_accumulation = false;  // of float8: sums are not promoted to float32 on the way
 
   bool exists() const;  // whether cuBLASLt has an algorithm for it
   // Of int8 operands the sums are int32, alpha and beta whole numbers.

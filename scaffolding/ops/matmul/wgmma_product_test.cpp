@@ -132,7 +132,7 @@ TEST_F(CudaWarpgroups, multiply_float8_by_scales_of_rows_or_of_all) {
         const Tensor scale_a = rand({rows ? 140 : 1, 1}), scale_b = rand({1, rows ? 176 : 1});
         auto scaled = [&](const Tensor& x, const Tensor& by) { return to_dtype(x, kFloat64) * to_dtype(by, kFloat64); };
         expect_made(
-            [&] { return scaled_mm(a.cuda(), b.cuda().t(), scale_a.cuda(), scale_b.cuda(), there(bias, t), t); },
+            [&] { return scaled_mm(a.cuda(), b.cuda().t(), scale_a.cuda(), scale_b.cuda(), there(bias, t), t, true); },
             linear(scaled(a, scale_a), scaled(b, scale_b.t()), bias), "float8, tile " + std::to_string(tile.columns));
       }
     }
@@ -148,7 +148,7 @@ TEST_F(CudaWarpgroups, are_measured_beside_the_libraries) {
   auto all = [&] {
     return Tensors{linear(on_gpu[0], on_gpu[1]), linear_add(on_gpu[0], on_gpu[1], {}, on_gpu[2]),
                    linear_geglu(on_gpu[0], on_gpu[1], {}), linear_swiglu(on_gpu[0], on_gpu[1], {}),
-                   scaled_mm(codes.cuda(), weights.cuda().t(), scale.cuda(), scales.t().cuda(), {}, kBFloat16)};
+                   scaled_mm(codes.cuda(), weights.cuda().t(), scale.cuda(), scales.t().cuda(), {}, kBFloat16, true)};
   };
   const Tensors libraries = all();
   set_matmul_benchmark(true);

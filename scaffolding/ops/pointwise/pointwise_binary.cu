@@ -4,6 +4,13 @@
 namespace sf::cuda {
 namespace {
 
+template <class F> constexpr const char* kName = nullptr;  // of the op, in errors
+#define SF_BINARY(name, ...) template <> constexpr const char* kName<name##_fn> = #name;
+#define SF_BINARY_P SF_BINARY
+#include "scaffolding/ops/pointwise/binary.def"
+#undef SF_BINARY
+#undef SF_BINARY_P
+
 template <class F, class T> struct Forward {
   compute_t<T> p0;
   __device__ T operator()(T a, T b) const {
@@ -25,10 +32,10 @@ template <class F, int kind> void forward(const PointwiseViews& v) {
     using T = decltype(t);
     if constexpr (!std::is_integral_v<T>) {
       compute_t<T> number(v.p1), p0(v.p0);
-      if (!v.in[0]) return elementwise<T, T>("pointwise", WithNumber<F, T, true>{number, p0}, v.out, v.in[1]);
-      if (!v.in[1]) return elementwise<T, T>("pointwise", WithNumber<F, T, false>{number, p0}, v.out, v.in[0]);
+      if (!v.in[0]) return elementwise<T, T>(kName<F>, WithNumber<F, T, true>{number, p0}, v.out, v.in[1]);
+      if (!v.in[1]) return elementwise<T, T>(kName<F>, WithNumber<F, T, false>{number, p0}, v.out, v.in[0]);
     }
-    elementwise<T, T, T>("pointwise", Forward<F, T>{compute_t<T>(v.p0)}, v.out, v.in[0], v.in[1]);
+    elementwise<T, T, T>(kName<F>, Forward<F, T>{compute_t<T>(v.p0)}, v.out, v.in[0], v.in[1]);
   };
   if (as_float(v.dtype, run)) return;
   if constexpr (kind == NUMERIC) as_integer(v.dtype, run);

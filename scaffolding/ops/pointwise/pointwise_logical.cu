@@ -6,12 +6,14 @@ namespace {
 
 #define SF_COMPARE(name, expression, doc)                                         \
   struct name##_fn {                                                              \
+    static constexpr const char* kName = #name;                                   \
     template <class T> __device__ static bool of(T a, T b) { return expression; } \
   };
 #include "scaffolding/ops/pointwise/compare.def"
 #undef SF_COMPARE
 #define SF_PREDICATE(name, expression, like, doc)                            \
   struct name##_fn {                                                         \
+    static constexpr const char* kName = #name;                              \
     template <class T> __device__ static bool of(T x) { return expression; } \
   };
 #include "scaffolding/ops/pointwise/predicate.def"
@@ -28,6 +30,7 @@ template <class I> __device__ I shifted_right(I a, I b) {
 }
 #define SF_BITWISE(name, expression, doc)                                             \
   struct name##_fn {                                                                  \
+    static constexpr const char* kName = #name;                                       \
     template <class I> __device__ I operator()(I a, I b) const { return expression; } \
   };
 #include "scaffolding/ops/pointwise/bitwise.def"
@@ -43,18 +46,18 @@ template <class F> struct Test {
 template <class F> void compare(const PointwiseViews& v) {
   auto run = [&](auto t) {
     using T = decltype(t);
-    elementwise<bool, T, T>("compare", Test<F>{}, v.out, v.in[0], v.in[1]);
+    elementwise<bool, T, T>(F::kName, Test<F>{}, v.out, v.in[0], v.in[1]);
   };
   if (!as_float(v.dtype, run)) as_integer(v.dtype, run);
 }
 template <class F> void predicate(const PointwiseViews& v) {
-  auto run = [&](auto t) { elementwise<bool, decltype(t)>("predicate", Test<F>{}, v.out, v.in[0]); };
+  auto run = [&](auto t) { elementwise<bool, decltype(t)>(F::kName, Test<F>{}, v.out, v.in[0]); };
   if (!as_float(v.dtype, run)) as_integer(v.dtype, run);
 }
 template <class F> void bitwise(const PointwiseViews& v) {
   as_integer(v.dtype, [&](auto t) {
     using I = decltype(t);
-    elementwise<I, I, I>("bitwise", F{}, v.out, v.in[0], v.in[1]);
+    elementwise<I, I, I>(F::kName, F{}, v.out, v.in[0], v.in[1]);
   });
 }
 void flip_bits(const PointwiseViews& v) {

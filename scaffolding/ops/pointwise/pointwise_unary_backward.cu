@@ -4,6 +4,13 @@
 namespace sf::cuda {
 namespace {
 
+template <class F> constexpr const char* kName = nullptr;  // in errors
+#define SF_UNARY(name, ...) template <> constexpr const char* kName<name##_fn> = #name "_backward";
+#define SF_UNARY_P SF_UNARY
+#include "scaffolding/ops/pointwise/unary.def"
+#undef SF_UNARY
+#undef SF_UNARY_P
+
 template <class F, class T, int saves> struct Backward {
   compute_t<T> p0, p1;
   __device__ T operator()(T dy) const {
@@ -22,8 +29,8 @@ template <class F, int saves> void backward(const PointwiseViews& v) {
   as_float(v.dtype, [&](auto t) {
     using T = decltype(t);
     Backward<F, T, saves> f{compute_t<T>(v.p0), compute_t<T>(v.p1)};
-    if constexpr (saves == NONE) elementwise<T, T>("pointwise_backward", f, v.out, v.in[0]);
-    else elementwise<T, T, T>("pointwise_backward", f, v.out, v.in[0], v.in[saves == X ? 1 : 2]);
+    if constexpr (saves == NONE) elementwise<T, T>(kName<F>, f, v.out, v.in[0]);
+    else elementwise<T, T, T>(kName<F>, f, v.out, v.in[0], v.in[saves == X ? 1 : 2]);
   });
 }
 

@@ -118,7 +118,7 @@ Tensor dequantize_fp8(const Tensor& input, const Tensor& scale, std::optional<DT
 }
 
 Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b,
-                 const Tensor& bias, std::optional<DType> out_dtype) {
+                 const Tensor& bias, std::optional<DType> out_dtype, bool use_fast_accum) {
   const char* op = "scaled_mm";
   check_float8(op, "input", input);
   check_float8(op, "mat2", mat2);
@@ -148,6 +148,7 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
     bool exact = !bias || t != kFloat32 || bias.dtype() == kBFloat16;  // cuBLASLt adds biases of 16 bits only
     ScaledProduct args{x, mat2, flat_a, flat_b, {}, y};
     if (bias && exact) args.bias = shift;
+    args.fast_accumulation = use_fast_accum;
     if (auto kernel = scaled_product.find(input.device(), args)) {
       kernel(args);
       return bias && !exact ? y + to_dtype(bias.detach(), t) : y;
@@ -191,7 +192,7 @@ Tensor linear_fp8_with(const Tensor& input, const Tensor& weight, const Tensor& 
     auto [q, row_scale] = quantize_fp8(input.reshape({rows, k}), kFloat8E4M3, scale.numel() > 1);
     Shape out = input.shape();
     out.back() = n;
-    y = scaled_mm(q, weight.t(), row_scale, scale.numel() > 1 ? scale.t() : scale, bias, input.dtype()).view(out);
+    y = scaled_mm(q, weight.t(), row_scale, scale.numel() > 1 ? scale.t() : scale, bias, input.dtype(), true).view(out);
   }
   y = autograd::record(
       op, y, {input, bias},
@@ -214,7 +215,7 @@ SF_OP(dequantize_fp8, "input, scale, dtype=None")
     .doc("input * scale in another dtype.")
     .no_gradient()
     .kernels(fp8_dequantize);
-SF_OP(scaled_mm, "input, mat2, scale_a, scale_b, bias=None, out_dtype=None")
+SF_OP(scaled_mm, "input, mat2, scale_a, scale_b, bias=None, out_dtype=None, use_fast_accum=False")
     .doc("(input @ mat2) * scale_a * scale_b + bias of float8 matrices.")
     .no_gradient()
     .kernels(scaled_product);

@@ -87,12 +87,13 @@ Tensor linear_of_fp8(const Float8Rows& x, const Tensor& weight, const Tensor& sc
     Tensor y = empty(out, dtype, x.q.device()), added = contiguous(residual), b = bias ? contiguous(bias) : bias;
     ScaledProduct args{flat, weight.t(),        x.scale.view({rows}), scale.view({n}),
                        b,    y.view({rows, n}), added.view({rows, n})};
+    args.fast_accumulation = true;
     if (auto kernel = scaled_product.find(x.q.device(), args)) {
       kernel(args);
       return y;
     }
   }
-  const Tensor y = scaled_mm(flat, weight.t(), x.scale, scale.t(), bias, dtype).view(out);
+  const Tensor y = scaled_mm(flat, weight.t(), x.scale, scale.t(), bias, dtype, true).view(out);
   return residual ? residual + y : y;
 }
 

@@ -43,9 +43,10 @@ extern KernelTable<Fp8Dequantize> fp8_dequantize;
 
 // c[m, n] = (a[m, k] b[k, n]) * scale_a * scale_b + bias[n] + residual[m, n]. a, b: float8; b with stride 1 along k.
 // scale_a [m] or [1], scale_b [n] or [1], float32. residual: undefined, or of c's dtype and sizes,
-// dense and other memory.
+// dense and other memory. fast_accumulation: sums into 16 bits may stay in the matrix units' own, 14 bits of a Hopper.
 struct ScaledProduct {
   TensorView a, b, scale_a, scale_b, bias, c, residual;
+  bool fast_accumulation = false;
 };
 extern KernelTable<ScaledProduct> scaled_product;
 

@@ -67,16 +67,47 @@ TEST_F(CudaLinear, float8_products_that_a_gpu_does_not_have_are_bfloat16s) {
   Device cuda("cuda");
   Tensor one = ones({1}, kFloat32), there = one.cuda(), c = empty({24, 48}, kBFloat16, cuda);
   auto q = [&](const Shape& size, DType t) { return std::get<0>(quantize_fp8(randn(size), t)); };
-  auto provider = [&](const Tensor& a, const Tensor& b) {
-    EXPECT_LE(distance(scaled_mm(a.cuda(), b.cuda(), there, there), scaled_mm(a, b, one, one, {}, kFloat32)), 4e-3);
-    return std::string(scaled_product.find(cuda, {a.cuda(), b.cuda(), there, there, {}, c}).provider());
+  auto provider = [&](const Tensor& a, const Tensor& b, bool fast = false) {
+    EXPECT_LE(
+        distance(scaled_mm(a.cuda(), b.cuda(), there, there, {}, {}, fast), scaled_mm(a, b, one, one, {}, kFloat32)),
+        4e-3);
+    return std::string(scaled_product.find(cuda, {a.cuda(), b.cuda(), there, there, {}, c, {}, fast}).provider());
   };
   // both of the wide range; not dense along k; 40 is no multiple of 16
   EXPECT_EQ(provider(q({24, 64}, kFloat8E5M2), q({48, 64}, kFloat8E5M2).t()), "passes");
   EXPECT_EQ(provider(q({24, 64}, kFloat8E4M3), q({64, 48}, kFloat8E4M3)), "passes");
   EXPECT_EQ(provider(q({24, 40}, kFloat8E4M3), q({48, 40}, kFloat8E4M3).t()), "passes");
-  EXPECT_EQ(provider(q({24, 64}, kFloat8E4M3), q({48, 64}, kFloat8E4M3).t()),
+  EXPECT_EQ(provider(q({24, 64}, kFloat8E4M3), q({48, 64}, kFloat8E4M3).t()), "cublaslt");
+  EXPECT_EQ(provider(q({24, 64}, kFloat8E4M3), q({48, 64}, kFloat8E4M3).t(), true),
             warpgroup_products() == WarpgroupProducts::On ? "wgmma" : "cublaslt");
+}
+
+TEST_F(CudaLinear, float8_sums_of_fewer_bits_are_for_calls_that_allow_them) {
+  const int64_t k = 4096;
+  const double most = double(k) / 32 * 0x1p-14;
+  auto [a, scale_a] = quantize_fp8(randn({16, k}));
+  auto [b, scale_b] = quantize_fp8(randn({32, k}));
+  const Tensor want = scaled_mm(a, b.t(), scale_a, scale_b, {}, kFloat32), there_a = a.cuda(), there_b = b.cuda().t();
+  for (DType out : {kBFloat16, kFloat16, kFloat32}) {
+    auto off = [&](bool fast) {
+      return distance(scaled_mm(there_a, there_b, scale_a.cuda(), scale_b.cuda(), {}, out, fast), want);
+    };
+    const double exact = off(false), fast = off(true);
+    EXPECT_LE(exact, out == kBFloat16 ? 4e-3 : out == kFloat16 ? 1e-3 : emulated_ ? 1e-6 : 0x1p-12) << name(out);
+    EXPECT_LE(fast, most) << name(out);
+    // Tensor cores of other GPUs may keep more; Hopper's and the emulator's do not.
+    if (emulated_ && out == kFloat16 && warpgroup_products() == WarpgroupProducts::Off) EXPECT_GT(fast, 4 * exact);
+    if (out == kFloat32) EXPECT_EQ(fast, exact);
+  }
+  // Allowed by a layer whose input is quantised on the way, beside which it is little.
+  const Tensor x = to_dtype(randn({16, k}), kBFloat16);
+  const Tensor ideal = matmul(to_dtype(x, kFloat64), to_dtype(dequantize_fp8(b, scale_b), kFloat64).t());
+  auto layer = [&](const Tensor& input, const Tensor& weight, const Tensor& scale) {
+    return linear_fp8(input, weight, scale, {}, true);
+  };
+  const double exact = distance(layer(x, b, scale_b), ideal),
+               fast = distance(layer(x.cuda(), b.cuda(), scale_b.cuda()), ideal);
+  EXPECT_LE(fast, 1.02 * exact);
 }
 
 TEST_F(CudaLinear, gradients_of_weight_and_bias_come_from_one_call) {

@@ -80,6 +80,7 @@ SF_OP_TEST(scaled_mm) {
   sample(q({20, 32}), q({48, 32}).t(), rand({}), rand({}), none, kFloat32).no_golden();
   sample(q({20, 32}), q({48, 32}, kFloat8E5M2).t(), rand({20, 1}), rand({1, 48}), randn({48}), kFloat32).no_golden();
   sample(q({5, 30}), q({30, 7}), rand({}), rand({1, 7}), randn({7})).no_golden();  // no GPU's own product
+  sample(q({20, 32}), q({48, 32}).t(), rand({}), rand({}), none, kFloat32, true).no_golden();
   rejects("needs input [M, K] and mat2 [K, N]", q({20, 32}), q({48, 32}), rand({}), rand({}));
   rejects("scale_b must have one element or shape [1, 48], got [48]", q({20, 32}), q({48, 32}).t(), rand({}),
           rand({48}));

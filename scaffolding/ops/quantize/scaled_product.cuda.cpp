@@ -31,7 +31,8 @@ Product product_of(const ScaledProduct& p) {
           false,
           p.c.device,
           scales,
-          p.residual ? p.residual.data : nullptr};
+          p.residual ? p.residual.data : nullptr,
+          p.fast_accumulation && size_of(p.c.dtype) == 2};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Products of float8_e4m3fn into 16 bits by wgmma_product.h, whose sums are those of fast accumulation: 13 bits of
-// mantissa, of which the result keeps 11 at most.
+// Products of float8_e4m3fn into 16 bits by wgmma_product.h, whose sums are those of fast accumulation, 13 bits of
+// mantissa: for calls that allow it alone.
 #include "scaffolding/ops/matmul/cublaslt_product.h"
 #include "scaffolding/ops/matmul/wgmma_product.h"
 #include "scaffolding/ops/quantize/kernel.h"
@@ -8,7 +8,7 @@ namespace sf::cuda {
 namespace {
 
 std::optional<WgmmaProduct> product_of(const ScaledProduct& g) {
-  if (g.b.dtype != kFloat8E4M3 || !g.scale_a.defined() || !g.scale_b.defined()) return {};
+  if (!g.fast_accumulation || g.b.dtype != kFloat8E4M3 || !g.scale_a.defined() || !g.scale_b.defined()) return {};
   auto p = wgmma_product_of(batch_of_one(g.a), batch_of_one(g.b), batch_of_one(g.c));
   if (!p) return {};
   p->bias = g.bias, p->row_scale = g.scale_a, p->column_scale = g.scale_b;

@@ -47,6 +47,21 @@ def test_a_floor_is_the_larger_of_arithmetic_and_bytes_or_their_sum(bench):
     assert report.floor_ms(figure(1), LIMITS) is None
 
 
+def test_convolutions_and_attention_stay_at_bfloat16s_rate_in_a_float8_network(bench):
+    report, rows = bench
+    networks = rows.networks
+    floor = {
+        fp8: report.floor_ms(
+            figure(1, flop=2 * networks.UNET_FLOP["sdxl"][1], tensor_rate=networks.float8_rate("sdxl") if fp8 else 1),
+            LIMITS,
+        )
+        for fp8 in (False, True)
+    }
+    rest = 1e3 * (13522e9 - 7516e9) / LIMITS["flop"]
+    assert floor[True] == pytest.approx(rest + 1e3 * 7516e9 / (2 * LIMITS["flop"]), rel=1e-3)
+    assert floor[False] / 2 < 0.75 * floor[True] < floor[False]
+
+
 def test_ceilings_are_the_best_that_either_library_reached(bench):
     report, _ = bench
     results = {

@@ -145,6 +145,40 @@ for call in "sf.index_select(x, 0, at)", "x[at]", "x.gather(0, at.view(2, 1))", 
         assert in_a_new_process(program, SF_CUDA_CHECK_INDICES=switch).split() == [when, "True"] * 4
 
 
+TRAP = """
+import scaffolding as sf
+trap = sf.cuda.Kernel('extern "C" __global__ void f(float* x) { if (x[0] == 1) __trap(); }', "f")
+x = sf.ones(3, device="cuda")
+trap(args=(x + 1,))
+sf.cuda.synchronize()
+try:
+    y = x.exp()
+    trap(args=(x,))
+    y = y * 2
+    y.cpu()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_whoever_notices_a_trap_names_what_was_queued(emulator):
+    name = "CUDA error: cudaErrorLaunchFailure (cudaErrorLaunchFailure)"
+    queued = "exp, kernel 'f', mul (newest last)"
+    assert in_a_new_process(TRAP) == f"copy: {name}; queued since the last synchronisation: {queued}"
+    # CUDA's own variable lets each launch wait: the one that failed is known
+    assert in_a_new_process(TRAP, CUDA_LAUNCH_BLOCKING="1") == f"kernel 'f': {name}"
+
+
+@pytest.mark.parametrize(("blocking", "queued"), (("0", "exp, CUDAGraph.replay of"), ("1", "CUDAGraph.replay of")))
+def test_a_trap_in_a_graph_names_what_is_in_it(emulator, blocking, queued):
+    start, end = TRAP.split("try:")
+    captured = start + "graph = sf.cuda.CUDAGraph()\nwith sf.cuda.graph(graph):\n    trap(args=(x,))\ntry:" + end
+    said = in_a_new_process(
+        captured.replace("trap(args=(x,))\n    y", "graph.replay()\n    y"), CUDA_LAUNCH_BLOCKING=blocking
+    )
+    assert f"queued since the last synchronisation: {queued} kernel 'f'" in said
+
+
 def test_properties_are_asked_for_once_and_memory_only_where_it_is_wanted(emulator):
     def steady():
         sf.rand(5, device="cuda")
@@ -159,6 +193,23 @@ def test_properties_are_asked_for_once_and_memory_only_where_it_is_wanted(emulat
     assert [emulator.sf_cuda_emulator_count(i) for i in (PROPERTIES, MEMORY)] == before
     free, total = cuda.mem_get_info()
     assert 0 < free < total
+
+
+def test_nobody_asks_which_gpu_is_current_where_there_is_one(emulator):
+    said = in_a_new_process(
+        """
+import ctypes, os, scaffolding as sf
+count = ctypes.CDLL(os.environ["SF_CUDA_LIBRARY"]).sf_cuda_emulator_count
+x = sf.ones(4, 16, device="cuda")
+for _ in range(3):
+    before = count(23), count(24)
+    y = x + x
+    y = sf.nn.functional.layer_norm(y, (16,)) @ x.t()
+print(sf.cuda.device_count(), count(23) - before[0], count(24) - before[1], y.sum().item())
+""",
+        SF_CUDA_EMULATOR_DEVICES="1",
+    )
+    assert said == "1 3 0 0.0"
 
 
 def test_a_gpu_that_nobody_uses_gets_no_context(emulator):
