@@ -178,7 +178,16 @@ void add_serve(CLI::App& program) {
       ->capture_default_str()
       ->check(CLI::Range(0.001, 65536.0))
       ->group("Limits");
+  c->add_option("--max-waiting", s.jobs.most_waiting, "Seconds that a job may wait for its turn; then it fails")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1e9))
+      ->group("Limits");
   c->add_option("--max-seconds", s.jobs.most_running, "That a job may run")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 1e9))
+      ->group("Limits");
+  c->add_option("--url-seconds", s.requests.url_seconds,
+                "That the address of a picture is good which OpenAI's API gives")
       ->capture_default_str()
       ->check(CLI::Range(1.0, 1e9))
       ->group("Limits");
