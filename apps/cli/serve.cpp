@@ -83,7 +83,7 @@ void serve(ServeOptions o) {
   sigemptyset(&stops);
   for (int signal : {SIGTERM, SIGINT}) sigaddset(&stops, signal);
   pthread_sigmask(SIG_BLOCK, &stops, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  for (int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);  // what fails says so, at `ulimit -f` too
 
   const std::string host = s.host.find(':') == s.host.npos ? s.host : "[" + s.host + "]";
   server::Server server(std::move(s), samplers_by_name());
