@@ -16,7 +16,8 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   cuda test tsan tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-distributed \
   test-kills \
   test-memory test-shared-server-kills \
-  test-server-kills test-server-malformed test-gpu test-cuda-emulator test-cuda-races test-ptx sass-lint fuzz bench \
+  test-server-kills test-server-malformed test-server-malformed-asan test-server-tsan \
+  test-gpu test-cuda-emulator test-cuda-races test-ptx sass-lint fuzz bench \
   bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
@@ -152,7 +153,20 @@ test-shared-server-kills: build   # 20 times one of two servers of a queue
 	SF_SHARED_KILLS=20 $(PY) -m pytest -q -s --build-dir=$(BUILD) tests/program/test_program_server_shared.py -k kills
 test-server-malformed: build
 	SF_SERVER_MALFORMED=10000 SF_SERVER_EXAMPLES=50 $(PY) -m pytest -q -s --build-dir=$(BUILD) \
-	  tests/program/test_program_server_robust.py -k 'malformed or schemathesis'
+	  tests/program/test_program_server_malformed.py tests/program/test_program_server_robust.py \
+	  -k 'malformed or schemathesis'
+# The bodies alone, with the program under AddressSanitizer and UBSan: make test-server-malformed-asan SF_SERVER_SEED=7
+test-server-malformed-asan: build
+	cmake --preset asan -DSF_BUILD_BENCHMARKS=OFF
+	cmake --build build/asan --parallel $(JOBS) --target scaffolding_program
+	SF_SERVER_MALFORMED=$(or $(SF_SERVER_MALFORMED),10000) SF_SERVER_SEED=$(SF_SERVER_SEED) \
+	  $(PY) -m pytest -q -s --build-dir=build/asan tests/program/test_program_server_malformed.py
+# 64 clients at once, with the program under ThreadSanitizer.
+test-server-tsan: build
+	cmake --preset tsan
+	cmake --build build/tsan --parallel $(JOBS) --target scaffolding_program
+	SF_SERVER_CLIENTS=$(or $(SF_SERVER_CLIENTS),64) SF_NUM_THREADS=2 setarch -R \
+	  $(PY) -m pytest -q -s --build-dir=build/tsan tests/program/test_program_server_crowd.py
 
 # Every command of the program under limits of memory (ulimit -v, ulimit -d), from the least with which it starts to
 # enough: it ends in what was asked for or in one line.

@@ -1,9 +1,9 @@
 """The server beside the program: start to ready, the first picture, what a request costs above the pipeline's own call,
 how soon a cancelled job stops and a client's leaving is noticed, clients at a time beside the program's best --batch,
-what previews cost, crowds and slow clients, and memory after many requests.
+what previews cost, crowds, slow clients, those of slowhttptest (Debian's) too, and memory after many requests.
 
     PYTHONPATH=build/python .venv/bin/python benchmarks/server.py build [--rounds 20] [--steps 4] [--requests 10000]
-        [--rows start,above,stop,clients,previews,crowd,slow,memory,shared,peer] [--peer SD-SERVER]
+        [--rows start,above,stop,clients,previews,crowd,slow,slowhttptest,memory,shared,peer] [--peer SD-SERVER]
 
 "shared" is two servers of one PostgreSQL, on a core each, beside one on one core; it is not among the usual ones.
 "peer" is stable-diffusion.cpp's server beside ours in turns, with a model that both know; it is among the usual ones
@@ -23,6 +23,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import socket
 import statistics
 import subprocess
@@ -242,10 +243,63 @@ def crowd(build, folder, jobs, number=64):
         server.stop()
 
 
-def slow(build, folder, number):
-    """Connections that never end their requests: what they cost, and what others notice."""
+def allow_files(number):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, number + 200)), hard))
+
+
+def slowhttptest(build, folder, number, seconds=20):
+    """Its four kinds: heads and bodies that come by the byte, many ranges, answers that are read by the byte."""
+    program = shutil.which("slowhttptest")
+    if not program:
+        return print("slowhttptest is not installed: its slow connections are skipped")
+    allow_files(number)
+    for name, path, how in (
+        ("heads", "/api/v1/jobs", ["-H"]),
+        ("bodies", "/api/v1/jobs", ["-B", "-f", "application/json", "-s", 8192]),
+        ("ranges", "/openapi.json", ["-R", "-t", "GET"]),
+        ("readers", "/openapi.json", ["-X", "-w", 64, "-y", 128, "-n", 5, "-z", 8, "-k", 3]),
+    ):
+        server = Server(build, folder / f"slow_{name}")
+        command = [
+            program,
+            *how,
+            "-c",
+            number,
+            "-r",
+            number // 4,
+            "-i",
+            5,
+            "-l",
+            seconds,
+            "-p",
+            5,
+            "-u",
+            server.url + path,
+        ]
+        try:
+            for _ in range(50):
+                server.get("/healthz")
+            before, times, most, costs = resident(server), [], 0, []
+            with subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL) as attack:
+                while attack.poll() is None:
+                    begin = time.perf_counter()
+                    server.get("/healthz")
+                    times.append(time.perf_counter() - begin)
+                    text = server.get("/metrics")[1].decode()
+                    most = max(most, int(re.search(r"^scaffolding_connections (\d+)", text, re.M)[1]))
+                    costs.append(resident(server) - before)
+                    time.sleep(0.05)
+            name = f"slowhttptest's {name}: {most} at a time, memory of {number}, each"
+            print(f"{name:48} {max(costs) * 1024 / number:10.1f} {'':10} KiB; goal 64", flush=True)
+            row("/healthz beside them", times)
+        finally:
+            server.stop()
+
+
+def slow(build, folder, number):
+    """Connections that never end their requests: what they cost, and what others notice."""
+    allow_files(number)
     server = Server(build, folder / "slow")
     held = []
     try:
@@ -402,6 +456,8 @@ def own(options, rows, folder):
         crowd(options.build, folder, options.jobs)
     if "slow" in rows:
         slow(options.build, folder, options.connections)
+    if "slowhttptest" in rows:
+        slowhttptest(options.build, folder, options.connections)
     if "shared" in rows:
         for steps in (20, 8):  # what a client gets who says nothing, and short ones
             shared(options.build, folder / str(steps), max(1, options.rounds // 4), steps)
@@ -422,7 +478,7 @@ def main():
     parser.add_argument("--peer-dtype", default="bfloat16", help="what ours computes in beside the peer")
     parser.add_argument("--size", type=int, default=256, help="of the pictures beside the peer, pixels a side")
     options = parser.parse_args()
-    usual = "start,above,stop,clients,previews,crowd,slow,memory" + (",peer" if options.peer else "")
+    usual = "start,above,stop,clients,previews,crowd,slow,slowhttptest,memory" + (",peer" if options.peer else "")
     rows = set((options.rows or usual).split(","))
     if "peer" in rows:
         if not options.peer:

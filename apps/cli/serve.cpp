@@ -83,7 +83,7 @@ void serve(ServeOptions o) {
   sigemptyset(&stops);
   for (int signal : {SIGTERM, SIGINT}) sigaddset(&stops, signal);
   pthread_sigmask(SIG_BLOCK, &stops, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  for (int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);  // what fails says so, at `ulimit -f` too
 
   const std::string host = s.host.find(':') == s.host.npos ? s.host : "[" + s.host + "]";
   server::Server server(std::move(s), samplers_by_name());
@@ -178,7 +178,16 @@ void add_serve(CLI::App& program) {
       ->capture_default_str()
       ->check(CLI::Range(0.001, 65536.0))
       ->group("Limits");
+  c->add_option("--max-waiting", s.jobs.most_waiting, "Seconds that a job may wait for its turn; then it fails")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1e9))
+      ->group("Limits");
   c->add_option("--max-seconds", s.jobs.most_running, "That a job may run")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 1e9))
+      ->group("Limits");
+  c->add_option("--url-seconds", s.requests.url_seconds,
+                "That the address of a picture is good which OpenAI's API gives")
       ->capture_default_str()
       ->check(CLI::Range(1.0, 1e9))
       ->group("Limits");

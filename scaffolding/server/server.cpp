@@ -50,6 +50,9 @@ struct Server::Parts {
       now.resident_models = shelf.resident().size(), now.model_bytes = shelf.resident_bytes();
       a->respond({.body = metrics.text(now), .type = "text/plain; version=0.0.4"});
     });
+    router.failed = [this](const Request& r, const std::exception& e) {
+      log.write("failure", {{"path", r.path}, {"error", e.what()}});
+    };
     HttpCallbacks callbacks;
     callbacks.refuse = [this](const Request& head) { return refuse(head); };
     callbacks.handle = [this](std::shared_ptr<const Request> r, Answer a) { handle(*r, std::move(a)); };

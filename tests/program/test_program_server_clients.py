@@ -141,6 +141,7 @@ def test_variations_have_no_prompt(server, tmp_path):
         ({"prompt": PROMPT, "style": "vivid"}, 400, "style"),
         ({"prompt": PROMPT, "model": "dall-e-3"}, 404, "model"),
         ({"prompt": PROMPT, "quality": "ultra"}, 400, "quality"),
+        ({"prompt": PROMPT, "\0": 1}, 400, "\0"),
     ],
 )
 def test_openai_errors_have_its_shape(server, body, status, param):

@@ -270,6 +270,7 @@ def test_graphs_that_cannot_be_served_say_why(server):
         ({}, "must be an object of nodes"),
         (changed("1", ckpt_name="nothing.safetensors"), "nothing"),
         ({**changed("1"), "50": node("FluxGuidance"), "51": node("<b>x")}, "no nodes of the kinds FluxGuidance, <b>x"),
+        ({**changed("1"), "50": node("")}, "no nodes of the kinds ''"),
         (circle, "circle"),
         (second, "circle"),
         (again, "circle"),

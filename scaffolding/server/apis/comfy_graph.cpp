@@ -29,7 +29,7 @@ void ComfyEvaluation::check() {
       throw ComfyError("node " + id.substr(0, 20) + " has no class_type", id);
     if (!node.value("inputs", json::object()).is_object()) throw ComfyError("node " + id + ": inputs", id);
     const std::string kind = node["class_type"];
-    const std::string shown = printable(kind.substr(0, 80));
+    const std::string shown = kind.empty() ? "''" : printable(kind.substr(0, 80));
     if (!find_node(kind) && unknown.find(shown) == std::string::npos) unknown += (unknown.empty() ? "" : ", ") + shown;
   }
   if (!unknown.empty()) throw ComfyError("this server has no nodes of the kinds " + unknown.substr(0, 2000));

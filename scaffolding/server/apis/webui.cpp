@@ -162,13 +162,18 @@ std::optional<std::string> vae_of(Context& c, const json& settings) {
   return c.jobs.shelf().vae_name(it->get<std::string>());
 }
 
-// White and black the other way round.
-std::string inverted(std::string_view bytes, int64_t most_pixels) {
-  const Tensor mask = io::planar_image(picture_of("mask", bytes, most_pixels, true));
+// Resized to the picture, and white and black the other way round, where it has to be.
+std::string mask_for(std::string bytes, std::string_view image, bool inverts, int64_t most_pixels) {
+  const Tensor picture = picture_of("init_images", image, most_pixels);
+  Tensor mask = picture_of("mask", bytes, most_pixels, true);
+  const bool fits = mask.size(1) == picture.size(1) && mask.size(2) == picture.size(2);
+  if (fits && !inverts) return bytes;
+  if (!fits) mask = diffusion::VaeImageProcessor().resize(mask, picture.size(1), picture.size(2));
+  mask = io::planar_image(mask);
   Tensor out = empty(mask.shape(), kUInt8);
   const auto* from = mask.data<uint8_t>();
   auto* to = out.data<uint8_t>();
-  for (int64_t i = 0; i < mask.numel(); ++i) to[i] = uint8_t(255 - from[i]);
+  for (int64_t i = 0; i < mask.numel(); ++i) to[i] = inverts ? uint8_t(255 - from[i]) : from[i];
   return io::encode_image(out, io::ImageFormat::PNG, {.compression = 1});
 }
 
@@ -284,10 +289,9 @@ NewJob job_from(Context& c, const Choices& choices, const Call& call, bool image
     throw ApiError(422, "init_images: one picture at a time", "NotSupported", "init_images");
   job.image = bytes_of_text("init_images", b["init_images"][0].get_ref<const std::string&>());
   if (const std::string mask = b.value("mask", ""); !mask.empty()) {
-    job.mask = bytes_of_text("mask", mask);
+    const bool inverts = b.contains("inpainting_mask_invert") && says_something(b["inpainting_mask_invert"]);
+    job.mask = mask_for(bytes_of_text("mask", mask), job.image, inverts, c.limits.input_pixels);
     set_mask(r, b);
-    if (b.contains("inpainting_mask_invert") && says_something(b["inpainting_mask_invert"]))
-      job.mask = inverted(job.mask, c.limits.input_pixels);
   }
   return job;
 }
@@ -392,12 +396,17 @@ void add_webui_routes(Router& router, Context& c) {
       .add("GET", "/sdapi/v1/progress", "How far the caller's own jobs are",
            [&c](Call& call, const Answer& a) { tell_progress(c, call, a); })
       .asks({field("skip_current_image", FieldKind::Flag)});
-  for (const char* method : {"GET", "POST"})
-    for (const char* path : {"/sdapi/v1/interrupt", "/sdapi/v1/skip"})
-      router.add(method, path, "Cancels the caller's own jobs", [&c](Call& call, const Answer& a) {
-        c.jobs.cancel_all(call.caller.name);
-        a->respond(json_response(json::object()));
-      });
+  for (const char* method : {"GET", "POST"}) {
+    router.add(method, "/sdapi/v1/interrupt", "Cancels the caller's own jobs", [&c](Call& call, const Answer& a) {
+      c.jobs.cancel_all(call.caller.name);
+      a->respond(json_response(json::object()));
+    });
+    router.add(method, "/sdapi/v1/skip", "Ends the pictures that are being made as they are, and goes on with the next",
+               [&c](Call& call, const Answer& a) {
+                 c.jobs.skip(call.caller.name);
+                 a->respond(json_response(json::object()));
+               });
+  }
   router.add("GET", "/sdapi/v1/options", "What applies to the caller's jobs",
              [&c, choices](Call& call, const Answer& a) {
                std::string model = choices->model(call.caller);

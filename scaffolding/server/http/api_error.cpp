@@ -51,7 +51,8 @@ const char* webui_type(const std::string& kind) {
   return kind == "type" ? "type_error" : "value_error";
 }
 
-std::string sentence(const FieldError& e) { return (e.name.empty() ? "body" : e.name) + ": " + e.reason; }
+// A name may have a zero, at which what() ends.
+std::string sentence(const FieldError& e) { return (e.name.empty() ? "body" : printable(e.name)) + ": " + e.reason; }
 
 }  // namespace
 

@@ -116,7 +116,9 @@ void Router::dispatch(const Found& found, const Request& request, Caller caller,
       return answer->respond(error_response(route.shape, wrong));
     route.handle(call, answer);
   } catch (const std::exception& e) {
-    answer->respond(error_response(found.shape, e));
+    Response response = error_response(found.shape, e);
+    if (response.status == 500 && failed) failed(request, e);
+    answer->respond(std::move(response));
   }
 }
 

@@ -66,6 +66,7 @@ class Router {
 
   // Checks body and query and calls the handler; whatever is wrong is answered in the route's shape.
   void dispatch(const Found& found, const Request& request, Caller caller, const Answer& answer) const;
+  std::function<void(const Request& request, const std::exception& error)> failed;  // told of what becomes a 500
 
  private:
   std::vector<Route> routes_;

@@ -1,5 +1,8 @@
+#include <fcntl.h>
 #include <poll.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/jobs/database.h"
@@ -60,6 +63,7 @@ class SqliteDatabase final : public Database {
       sqlite3_busy_timeout(db_, 5000);
       execute("PRAGMA journal_mode = WAL");
       execute("PRAGMA synchronous = FULL");
+      file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
       execute("PRAGMA foreign_keys = ON");
       Statement sound = prepare("PRAGMA quick_check(1)");
       SF_CHECK_AS(RuntimeError, sound.step() && sound.text(0) == "ok", "history: '", path,
@@ -67,10 +71,14 @@ class SqliteDatabase final : public Database {
                   "; move it away, and the server begins a new one beside the pictures");
     } catch (...) {
       sqlite3_close_v2(db_);
+      close(file_);
       throw;
     }
   }
-  ~SqliteDatabase() override { sqlite3_close_v2(db_); }
+  ~SqliteDatabase() override {
+    sqlite3_close_v2(db_);
+    close(file_);  // the last of the file: SQLite's locks end with any that is closed
+  }
 
   void execute(const char* sql) override {
     char* message = nullptr;
@@ -82,6 +90,7 @@ class SqliteDatabase final : public Database {
       fail<RuntimeError>("history: '", path_, "': ", why.empty() ? sqlite3_errstr(code) : why.c_str());
   }
   Statement prepare(std::string_view sql) override {
+    check_file();
     sqlite3_stmt* s = nullptr;
     check(db_, sqlite3_prepare_v2(db_, sql.data(), int(sql.size()), &s, nullptr), "a statement cannot be prepared");
     return Statement(std::make_unique<SqliteStatement>(db_, s));
@@ -120,6 +129,19 @@ class SqliteDatabase final : public Database {
   }
 
  private:
+  // SQLite keeps pages in memory, and writes into a file that has no name any more: what was accepted would be gone at
+  // the next start.
+  void check_file() const {
+    struct stat named, opened;
+    char head[16] = {};
+    const bool is_there = stat(path_.c_str(), &named) == 0 && fstat(file_, &opened) == 0 &&
+                          named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
+    SF_CHECK_AS(RuntimeError,
+                is_there && pread(file_, head, sizeof head, 0) == sizeof head &&
+                    std::string_view(head, sizeof head) == std::string_view("SQLite format 3", sizeof head),
+                "history: '", path_, "' was ", is_there ? "overwritten" : "removed",
+                " under the server; put it back, or start the server anew");
+  }
   void wait_for_disk(bool waits) {  // between transactions
     if (waits == waits_) return;
     execute(waits ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
@@ -128,6 +150,7 @@ class SqliteDatabase final : public Database {
 
   bool waits_ = true;
   sqlite3* db_ = nullptr;
+  int file_ = -1;  // to look at; SQLite has its own
   std::string path_;
 };
 

@@ -21,7 +21,8 @@ class PictureRun {
   PictureRun(const diffusion::DiffusionPipeline& pipeline, const JobRequest& request, int64_t place,
              const History& history, const Samplers& samplers, EncodedPrompts& prompts);
   bool done() const;
-  void step();  // begins the second pass where the first is done
+  void skip() { skipped_ = true; }  // the steps that remain are left out: between steps
+  void step();                      // begins the second pass where the first is done
   // What does the next step, for those who take it with others: as step() begins it.
   diffusion::Run& next_run();
   int64_t at() const { return before_ + int64_t(run_->at()); }  // steps that were done, of both passes
@@ -54,7 +55,7 @@ class PictureRun {
   std::optional<diffusion::Hires> hires_;
   std::unique_ptr<diffusion::Run> run_;
   double fps() const;  // of a clip: what was asked for, else what the model is told, else usual
-  bool clip_ = false, second_ = false;
+  bool clip_ = false, second_ = false, skipped_ = false;
   int64_t before_ = 0, steps_ = 0;
   std::vector<diffusion::CallRows> calls_before_;  // of the first pass
   double guidance_;

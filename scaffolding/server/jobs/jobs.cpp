@@ -151,6 +151,14 @@ size_t Jobs::cancel_all(const std::string& client) {
   return n;
 }
 
+void Jobs::skip(const std::string& client) {
+  std::lock_guard lock(mutex_);
+  for (auto& [id, job] : live_)
+    if (job->mine && job->record.state == JobState::Running && job->record.client == client &&
+        job->record.request.api == "webui")
+      job->skipped = true;
+}
+
 bool Jobs::set_priority(const std::string& id, Priority priority) {
   fetch(id);
   {

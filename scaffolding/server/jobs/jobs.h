@@ -80,6 +80,8 @@ class Jobs {
   bool cancel(const std::string& id);
   void cancel_left(const std::string& id);       // its client is gone: at once, or once the history answers
   size_t cancel_all(const std::string& client);  // of that client, by its API: how many
+  // The pictures that this server makes of its web UI's jobs end as they are now; the jobs go on with the next ones.
+  void skip(const std::string& client);
   bool set_priority(const std::string& id, Priority priority);  // false where it does not wait
 
   std::optional<JobView> find(const std::string& id) const;

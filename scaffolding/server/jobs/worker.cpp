@@ -438,16 +438,19 @@ void Jobs::drop_ended(double now) {
   for (auto& g : groups_)
     for (auto at = g.jobs.begin(); at != g.jobs.end();) {
       Active& a = *at++;
-      bool cancelled, lost, failed;
+      bool cancelled, lost, failed, skipped;
       {
         std::lock_guard lock(mutex_);
         cancelled = a.job->cancelled, lost = a.job->lost, failed = !a.job->failure.empty();
+        skipped = std::exchange(a.job->skipped, false);
       }
       if (lost) lose(g, a);
       else if (failed) end(g, a, JobState::Failed, "");  // it says why
       else if (cancelled) end(g, a, JobState::Cancelled, "");
       else if (now - a.job->record.started > settings_.most_running)
         end(g, a, JobState::Failed, "the job ran for longer than this server lets it");
+      else if (skipped)
+        for (auto& seat : a.seats) seat.run->skip();
     }
   groups_.remove_if([](const Group& g) { return g.jobs.empty(); });
 }
@@ -496,7 +499,7 @@ void Jobs::work() {
                          .most = settings_.most_together});
     }
     const double now = seconds_now();
-    if (now - looked > 5) looked = now, fail_overdue(now);
+    if (now - looked > 1) looked = now, fail_overdue(now);
     if (next) begin(next);
     drop_ended(now);
     if (!groups_.empty()) turn(groups_.back());
