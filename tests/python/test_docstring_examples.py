@@ -33,9 +33,15 @@ WITHOUT = {
     "BrokenSample": "an exception",
     "SchedulerType": "get_scheduler",
 }
+
+
+def is_function(value):
+    return inspect.isroutine(value) or type(value).__name__ in ("OpFunction", "nb_func")
+
+
 PLACES = {  # place: what must have an example there
-    "scaffolding": inspect.isroutine,
-    "scaffolding.nn.functional": inspect.isroutine,
+    "scaffolding": is_function,
+    "scaffolding.nn.functional": is_function,
     "scaffolding.nn": inspect.isclass,
     "scaffolding.optim": inspect.isclass,
     "scaffolding.optim.lr_scheduler": inspect.isclass,
@@ -53,9 +59,8 @@ def documents(place):
     found = {}
     for name in dir(module):
         value = getattr(module, name)
-        is_op = type(value).__name__ == "OpFunction"
-        own = is_op or str(getattr(value, "__module__", "")).startswith("scaffolding")
-        if not name.startswith("_") and own and (is_op or PLACES[place](value)) and name not in WITHOUT:
+        own = str(getattr(value, "__module__", "")).startswith("scaffolding")
+        if not name.startswith("_") and own and PLACES[place](value) and name not in WITHOUT:
             if not (name.endswith("_") and hasattr(module, name[:-1])):
                 found[name] = inspect.getdoc(value) or ""
     return found
@@ -135,6 +140,10 @@ def test_exceptions_and_entries_are_names():
     assert not {name for name in table("ops") if not hasattr(sf._core, name)}
     assert not {name for name in table("nn") if not hasattr(nn, name)}
     assert table("nn")["ReLU"] == ">>> nn.ReLU()(sf.tensor([-1., 2.]))\ntensor([0., 2.])"
+
+
+def test_functions_of_every_kind_are_looked_at():
+    assert {"softmax", "eye", "stack", "asin", "max", "manual_seed"} <= set(documents("scaffolding"))
 
 
 def test_documents_of_functions_layers_and_subclasses():
