@@ -10,7 +10,12 @@ def pytest_addoption(parser):
     parser.addoption("--build-dir", default="build", help="the CMake build folder under test")
 
 
-LONG_FILES = ("test_documents.py", "test_build.py", "test_program_server_shared.py")  # a minute or more each
+LONG_FILES = (
+    "test_documents.py",
+    "test_build.py",
+    "test_program_server_shared.py",
+    "test_site.py",
+)  # a minute or more each
 
 
 def pytest_collection_modifyitems(items):

@@ -251,6 +251,15 @@ def test_readme_cmake_is_the_project_that_is_tested():
     assert text in (ROOT / "tests/find_package/CMakeLists.txt").read_text()
 
 
+def test_install_names_the_systems_that_the_wheel_serves_and_those_it_does_not():
+    oldest = int(re.search(r"--plat manylinux_2_(\d+)_", (ROOT / "Makefile").read_text())[1])
+    text = (ROOT / "docs/install.md").read_text()
+    rows = re.findall(r"^\| 2\.(\d+)( and later)? \| (.*?) \| (.+) \|$", text, re.MULTILINE)
+    assert [int(v) for v, later, *_ in rows if later] == [oldest] and f"`manylinux_2_{oldest}`" in text
+    without = {system for v, _, systems, _ in rows if int(v) < oldest for system in systems.split(", ")}
+    assert {"Ubuntu 22.04", "Debian 11", "RHEL 9"} <= without
+
+
 def test_makefile_has_the_documented_targets():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))

@@ -21,6 +21,10 @@ x = sf.rand(64, 2)
 reveal_type((x * 2 + 1).reshape(2, 64).softmax(dim=-1))
 reveal_type(F.mse_loss(net(x), x.prod(dim=1, keepdim=True)))
 reveal_type(nn.Linear(2, 3, bias=False))
+reveal_type(nn.Linear(2, 3)(x))
+reveal_type(nn.Conv2d(3, 8, (3, 3), padding="same", device="cpu", dtype=sf.float16).groups)
+reveal_type(nn.Embedding(10, 4, padding_idx=None).padding_idx)
+reveal_type(nn.MultiheadAttention(8, 2)(x, x, x)[0])
 pipe = StableDiffusionPipeline.from_pretrained("emoji-128")
 pipe.scheduler = DDIMScheduler.from_config(pipe.scheduler.config)
 """
@@ -28,6 +32,11 @@ WRONG = {
     "import scaffolding as sf\\nsf.nn.Lineal(2, 3)": "Linear",
     "import scaffolding as sf\\nsf.zeros(2).reshap(2)": "reshape",
     "import scaffolding as sf\\nsf.nn.Linear(2, 3, bios=True)": "bios",
+    "import scaffolding as sf\\nsf.nn.Conv2d('a', 3, 3)": '"str"; expected "int"',
+    "import scaffolding as sf\\nsf.nn.Dropout(p='half')": '"str"; expected "float"',
+    "import scaffolding as sf\\nsf.nn.LSTM(8, 'wide')": '"str"; expected "int"',
+    "import scaffolding as sf\\nsf.nn.ReLU()([1.0, 2.0])": 'expected "Tensor"',
+    "import scaffolding as sf\\nsf.nn.Linear(2, 3).in_features.shape": '"int" has no attribute "shape"',
 }
 
 
@@ -50,7 +59,10 @@ def test_mypy_knows_the_names_and_types(stubs, tmp_path):
     said = mypy(stubs, tmp_path, PROGRAM)
     assert "error" not in said, said
     types = [line.rpartition("Revealed type is ")[2].strip('"') for line in said.splitlines() if "Revealed" in line]
-    assert types == ["scaffolding.Tensor", "scaffolding.Tensor", "scaffolding.nn.Linear"]
+    assert types == [
+        *("scaffolding.Tensor", "scaffolding.Tensor", "scaffolding.nn.Linear", "scaffolding.Tensor"),
+        *("int", "int | None", "scaffolding.Tensor"),
+    ]
 
 
 @pytest.mark.parametrize("text", WRONG)

@@ -16,6 +16,8 @@ import re
 import sys
 import types
 
+import layer_types
+
 import scaffolding
 
 KINDS = {  # of arguments of ops, as the registry names them; a tensor may be a number
@@ -182,6 +184,8 @@ class Stub:
             result = self.type_of(
                 value.__nb_signature__[0][0].rpartition("->")[2] if "->" in value.__nb_signature__[0][0] else "Any"
             )
+        elif name == "forward" and layer_types.is_registered(self.owner):
+            told, result = layer_types.call(self.owner)
         elif own and isinstance(self.owner, type) and issubclass(self.owner, scaffolding.Tensor):
             result = "Tensor" if name in METHODS_OF_TENSORS else "Any"
         text, _ = self.parameters(value, told, own)
@@ -218,8 +222,12 @@ class Stub:
         self.lines.append(f"class {name}{'(' + ', '.join(names) + ')' if names else ''}:")
         self.document(cls, "    ")
         self.owner = cls
+        is_layer = issubclass(cls, scaffolding.nn.Module) and self.module is scaffolding.nn
+        kept = layer_types.attributes(cls) if is_layer else {}
         if not issubclass(cls, BaseException):
-            text, _ = self.parameters(cls, own="self")
+            told = layer_types.constructor(cls) if is_layer else {}
+            self.needs({w for t in (*told.values(), *kept.values()) for w in re.findall(r"\w+", t)})
+            text, _ = self.parameters(cls, told, own="self")
             self.lines.append(f"    def __init__{text} -> None: ...")
         if cls is scaffolding.Tensor:
             self.lines += [
@@ -229,7 +237,11 @@ class Stub:
                 if hasattr(cls, slot)
             ]
         elif isinstance(cls, type) and issubclass(cls, scaffolding.nn.Module) and cls is not scaffolding.nn.Module:
-            self.lines.append("    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...")
+            if is_layer and layer_types.is_registered(cls):
+                told, result = layer_types.call(cls)
+                self.lines.append(f"    def __call__{self.parameters(cls.forward, told, 'self')[0]} -> {result}: ...")
+            else:
+                self.lines.append("    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...")
         for member, raw in sorted(vars(cls).items()):
             if member.startswith("_") or not member.isidentifier():
                 continue
@@ -238,7 +250,7 @@ class Stub:
             elif isinstance(raw, classmethod):
                 self.function(member, raw.__func__, "cls", "    ", "classmethod")
             elif isinstance(raw, property) or inspect.isdatadescriptor(raw):
-                self.lines.append(f"    {member}: Any")
+                self.lines.append(f"    {member}: {shown_type(kept.get(member, 'Any'))}")
             elif callable(raw) and not inspect.isclass(raw):
                 self.function(member, raw, "self", "    ")
             elif not inspect.isclass(raw):

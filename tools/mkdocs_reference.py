@@ -1,4 +1,5 @@
-"""Pages of the site that are made from the package: one for each class, and a page for each group that lists them.
+"""Pages of the site that are made from the package: one for each class, one for the functions of each first letter, and
+a page for each group that lists them.
 Needs a built package (`make build`).
 """
 
@@ -46,12 +47,13 @@ def signature_of(name, value):
 
 
 def prose(text):
-    """A docstring as Markdown: programs of `>>>` stand in blocks, an indented list of arguments stays one."""
+    """A docstring as Markdown: programs of `>>>` stand in blocks under the word Example, an indented list of arguments
+    stays one."""
     out, block = [], False
     for line in inspect.cleandoc(text or "").split("\n"):
         code = bool(CODE.match(line)) or (block and line.strip() != "")
         if code != block:
-            out.append("```" if block else "```pycon")
+            out += ["```"] if block else ["", "**Example**", "", "```pycon"]
             block = code
         out.append(line if code else line.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_"))
     return "\n".join(out + ["```"] * block)
@@ -88,6 +90,34 @@ def class_page(module, name, value):
     return "\n".join(lines)
 
 
+def functions(config):
+    """(files, navigation) of the functions. Those that write over their argument stand with those that do not."""
+    package = importlib.import_module("scaffolding")
+    letters, rows = {}, []
+    for name in sorted(dir(package), key=str.lower):
+        value = getattr(package, name)
+        plain = inspect.isroutine(value) or type(value).__name__ in ("OpFunction", "nb_func")
+        own = str(getattr(value, "__module__", "")).startswith("scaffolding") and name != "later"
+        if name.startswith("_") or not (plain and own) or (name.endswith("_") and hasattr(package, name[:-1])):
+            continue
+        text = re.sub(rf"^{value.__name__}\(.*\)( -> .*)?\n\n", "", inspect.getdoc(value) or "")
+        text = re.sub(rf"^{value.__name__}\(.*\)\n\n", "", text)
+        letters.setdefault(name[0], []).extend(
+            [f"## {name}", "", "```python", signature_of(f"sf.{name}", value), "```", "", prose(text), ""]
+        )
+        rows.append(f"- [{name}]({name[0]}.md#{name.lower()}): {first_sentence(text)}")
+    files = [
+        File.generated(
+            config, f"python/functions/{letter}.md", content="\n".join([f"# Functions: {letter}", "", *lines])
+        )
+        for letter, lines in letters.items()
+    ]
+    index = "python/functions/index.md"
+    content = "\n".join(["# Functions (scaffolding)", "", *rows, ""])
+    pages = [{letter: f"python/functions/{letter}.md"} for letter in letters]
+    return [File.generated(config, index, content=content), *files], [{"Functions (scaffolding)": [index, *pages]}]
+
+
 def reference(config):
     """(files, navigation) of the classes."""
     files, navigation = [], []
@@ -111,7 +141,7 @@ def on_files(files, config):
         importlib.import_module("scaffolding")
     except ImportError as error:
         raise PluginError(f"the pages of classes need the built package, run `make build` first: {error}") from error
-    made, navigation = reference(config)
+    made, navigation = (a + b for a, b in zip(functions(config), reference(config)))
     for file in made:
         files.append(file)
     next(entry["Python"] for entry in config.nav if isinstance(entry, dict) and "Python" in entry).extend(navigation)

@@ -15,6 +15,7 @@ from ._overloads import *  # noqa: F403
 from ._compositions import *  # noqa: F403
 from ._elementwise import *  # noqa: F403
 from ._products import *  # noqa: F403
+from ._joining import *  # noqa: F403
 from ._shaping import *  # noqa: F403
 from ._fuse import fuse
 from ._compile import compile

@@ -39,6 +39,10 @@ def compile(
     A function of tensors that only computes (no names from outside but modules' and Python's own functions) and whose
     ops are all pointwise is run by fuse: in one pass over memory, bit for bit the same on the CPU. Any other is called
     as it is. A UserWarning tells of this once.
+
+    >>> net = sf.compile(nn.Linear(2, 3))
+    >>> net(sf.ones(1, 2)).shape
+    scaffolding.Size([1, 3])
     """
     if model is None:
         return lambda model: compile(model, disable=disable)

@@ -45,31 +45,51 @@ _export, _function = exporter(__all__)
 
 @_export
 def addcmul(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 * tensor2."""
+    """input + value * tensor1 * tensor2.
+
+    >>> sf.addcmul(sf.tensor([1.]), sf.tensor([2.]), sf.tensor([3.]), value=10)
+    tensor([61.])
+    """
     return _core.add(input, tensor1 * tensor2, alpha=value)
 
 
 @_export
 def addcdiv(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 / tensor2."""
+    """input + value * tensor1 / tensor2.
+
+    >>> sf.addcdiv(sf.tensor([1.]), sf.tensor([6.]), sf.tensor([3.]), value=10)
+    tensor([21.])
+    """
     return _core.add(input, tensor1 / tensor2, alpha=value)
 
 
 @_export
 def rsub(input, other, *, alpha=1):
-    """other - alpha * input."""
+    """other - alpha * input.
+
+    >>> sf.rsub(sf.tensor([1, 2]), 10)
+    tensor([9, 8])
+    """
     return _core.sub(other, input, alpha=alpha)
 
 
 @_export
 def clamp_min(input, min):
-    """input, at least min."""
+    """input, at least min.
+
+    >>> sf.clamp_min(sf.tensor([-2., 3.]), 0)
+    tensor([0., 3.])
+    """
     return _core.clamp(input, min=min)
 
 
 @_export
 def clamp_max(input, max):
-    """input, at most max."""
+    """input, at most max.
+
+    >>> sf.clamp_max(sf.tensor([-2., 3.]), 1)
+    tensor([-2.,  1.])
+    """
     return _core.clamp(input, max=max)
 
 
@@ -104,7 +124,11 @@ Tensor.addcdiv_ = addcdiv_
 
 @_export
 def tensor_split(input, indices_or_sections, dim=0):
-    """Pieces along dim: a number of nearly equal ones, or cut before the given indices."""
+    """Pieces along dim: a number of nearly equal ones, or cut before the given indices.
+
+    >>> sf.tensor_split(sf.arange(5), 3)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     n = input.shape[dim]
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0:
@@ -119,26 +143,44 @@ def tensor_split(input, indices_or_sections, dim=0):
 
 @_function
 def hstack(tensors):
-    """Tensors joined along their second dimension, 1-D ones along the first."""
+    """Tensors joined along their second dimension, 1-D ones along the first.
+
+    >>> sf.hstack([sf.tensor([1, 2]), sf.tensor([3])])
+    tensor([1, 2, 3])
+    """
     tensors = [t.reshape(1) if t.dim() == 0 else t for t in tensors]
     return _core.cat(tensors, 0 if tensors[0].dim() == 1 else 1)
 
 
 @_function
 def vstack(tensors):
-    """Tensors joined along their first dimension; 1-D ones become rows."""
+    """Tensors joined along their first dimension; 1-D ones become rows.
+
+    >>> sf.vstack([sf.tensor([1, 2]), sf.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
     return _core.cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
 
 
 @_export
 def ravel(input):
-    """All elements in one dimension."""
+    """All elements in one dimension.
+
+    >>> sf.ravel(sf.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
     return input.reshape(-1)
 
 
 @_export
 def diag(input, diagonal=0):
-    """The diagonal of a matrix, or a matrix with a vector on its diagonal."""
+    """The diagonal of a matrix, or a matrix with a vector on its diagonal.
+
+    >>> sf.diag(sf.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     if input.dim() == 2:
         return _core.diagonal(input, diagonal)
     if input.dim() != 1:
@@ -151,7 +193,11 @@ def diag(input, diagonal=0):
 
 @_export
 def trace(input):
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal.
+
+    >>> sf.trace(sf.tensor([[1, 2], [3, 4]]))
+    tensor(5)
+    """
     return _core.diagonal(input).sum()
 
 
@@ -169,13 +215,21 @@ Tensor.fill_diagonal_ = fill_diagonal_
 
 @_export
 def count_nonzero(input, dim=None):
-    """How many elements are not 0."""
+    """How many elements are not 0.
+
+    >>> sf.count_nonzero(sf.tensor([[0, 1], [2, 3]]), dim=1)
+    tensor([1, 2])
+    """
     return _core.sum(_core.ne(input, 0), dim)
 
 
 @_export
 def diff(input, n=1, dim=-1, prepend=None, append=None):
-    """Differences of neighbours along dim, n times; prepend and append are first joined to input along dim."""
+    """Differences of neighbours along dim, n times; prepend and append are first joined to input along dim.
+
+    >>> sf.diff(sf.tensor([1, 4, 9]))
+    tensor([3, 5])
+    """
     if prepend is not None or append is not None:
         input = _core.cat([t for t in (prepend, input, append) if t is not None], dim)
     for _ in range(n):
@@ -187,7 +241,11 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
 
 @_export
 def frac(input):
-    """What is left of input after trunc."""
+    """What is left of input after trunc.
+
+    >>> sf.frac(sf.tensor([1.5, -2.25]))
+    tensor([ 0.5000, -0.2500])
+    """
     return input - _core.trunc(input)
 
 
@@ -225,7 +283,12 @@ def _index_reduce(op, dim, index, source, reduce, include_self):
 @_export
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     """input with slices of source reduced ("prod", "mean", "amax" or "amin") into the slices of dim that index[n]
-    names; without include_self input's own slice does not take part."""
+    names; without include_self input's own slice does not take part.
+
+    >>> x, index = sf.ones(2), sf.tensor([0, 0, 1])
+    >>> sf.index_reduce(x, 0, index, sf.tensor([2., 3., 4.]), "prod")
+    tensor([6., 4.])
+    """
     return _index_reduce(input.scatter_reduce, dim, index, source, reduce, include_self)
 
 

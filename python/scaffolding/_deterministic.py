@@ -21,7 +21,13 @@ _before = False  # cudnn.deterministic, when it was switched on here
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """True: results repeat bit for bit on CUDA too. No op is refused or warned of, with warn_only or without: each has
-    an algorithm for this."""
+    an algorithm for this.
+
+    >>> sf.use_deterministic_algorithms(True)
+    >>> sf.are_deterministic_algorithms_enabled()
+    True
+    >>> sf.use_deterministic_algorithms(False)
+    """
     set_deterministic_debug_mode((1 if warn_only else 2) if mode else 0)
 
 
@@ -36,7 +42,13 @@ def is_deterministic_algorithms_warn_only_enabled():
 
 
 def set_deterministic_debug_mode(debug_mode):
-    """use_deterministic_algorithms by a number or a name: 0 "default", 1 "warn", 2 "error"."""
+    """use_deterministic_algorithms by a number or a name: 0 "default", 1 "warn", 2 "error".
+
+    >>> sf.set_deterministic_debug_mode("warn")
+    >>> sf.get_deterministic_debug_mode()
+    1
+    >>> sf.set_deterministic_debug_mode("default")
+    """
     global _mode, _before
     mode = _MODES.get(debug_mode, debug_mode)
     if isinstance(mode, bool) or mode not in (0, 1, 2):

@@ -52,21 +52,33 @@ def _of_floats(function):
 @_with_alias("arcsin")
 @_of_floats
 def asin(input):
-    """The angle in [-pi/2, pi/2] whose sine is input; nan outside [-1, 1]."""
+    """The angle in [-pi/2, pi/2] whose sine is input; nan outside [-1, 1].
+
+    >>> sf.asin(sf.tensor([0., 1.]))
+    tensor([0.0000, 1.5708])
+    """
     return _core.atan2(input, _core.sqrt((1 - input) * (1 + input)))
 
 
 @_with_alias("arccos")
 @_of_floats
 def acos(input):
-    """The angle in [0, pi] whose cosine is input; nan outside [-1, 1]."""
+    """The angle in [0, pi] whose cosine is input; nan outside [-1, 1].
+
+    >>> sf.acos(sf.tensor([1., 0.]))
+    tensor([0.0000, 1.5708])
+    """
     return _core.atan2(_core.sqrt((1 - input) * (1 + input)), input)
 
 
 @_with_alias("arctan")
 @_of_floats
 def atan(input):
-    """The angle in (-pi/2, pi/2) whose tangent is input."""
+    """The angle in (-pi/2, pi/2) whose tangent is input.
+
+    >>> sf.atan(sf.tensor([0., 1.]))
+    tensor([0.0000, 0.7854])
+    """
     return _core.atan2(input, _core.ones_like(input))
 
 
@@ -76,21 +88,33 @@ def atan(input):
 @_with_alias()
 @_of_floats
 def sinh(input):
-    """(exp(input) - exp(-input)) / 2, as exact near 0 as elsewhere."""
+    """(exp(input) - exp(-input)) / 2, as exact near 0 as elsewhere.
+
+    >>> sf.sinh(sf.tensor([0., 1.]))
+    tensor([0.0000, 1.1752])
+    """
     return (_core.expm1(input) - _core.expm1(-input)) / 2
 
 
 @_with_alias()
 @_of_floats
 def cosh(input):
-    """(exp(input) + exp(-input)) / 2."""
+    """(exp(input) + exp(-input)) / 2.
+
+    >>> sf.cosh(sf.tensor([0., 1.]))
+    tensor([1.0000, 1.5431])
+    """
     return (_core.exp(input) + _core.exp(-input)) / 2
 
 
 @_with_alias("arcsinh")
 @_of_floats
 def asinh(input):
-    """log(input + sqrt(input^2 + 1))."""
+    """log(input + sqrt(input^2 + 1)).
+
+    >>> sf.asinh(sf.tensor([0., 1.]))
+    tensor([0.0000, 0.8814])
+    """
     below = input < 0
     a = _core.where(below, -input, input)  # not abs, whose gradient at 0 is 0
     y = _core.log1p(a + a * (a / (1 + _core.hypot(a, _core.ones_like(a)))))
@@ -101,7 +125,11 @@ def asinh(input):
 @_with_alias("arccosh")
 @_of_floats
 def acosh(input):
-    """log(input + sqrt(input^2 - 1)); nan below 1."""
+    """log(input + sqrt(input^2 - 1)); nan below 1.
+
+    >>> sf.acosh(sf.tensor([1., 2.]))
+    tensor([0.0000, 1.3170])
+    """
     t = input - 1
     return _core.log1p(t + _core.sqrt(t) * _core.sqrt(t + 2))
 
@@ -109,7 +137,11 @@ def acosh(input):
 @_with_alias("arctanh")
 @_of_floats
 def atanh(input):
-    """log((1 + input) / (1 - input)) / 2; nan outside [-1, 1]."""
+    """log((1 + input) / (1 - input)) / 2; nan outside [-1, 1].
+
+    >>> sf.atanh(sf.tensor([0., 0.5]))
+    tensor([0.0000, 0.5493])
+    """
     return (_core.log1p(input) - _core.log1p(-input)) / 2
 
 
@@ -119,21 +151,33 @@ def atanh(input):
 @_with_alias()
 @_of_floats
 def deg2rad(input):
-    """Degrees as radians."""
+    """Degrees as radians.
+
+    >>> sf.deg2rad(sf.tensor([0., 180.]))
+    tensor([0.0000, 3.1416])
+    """
     return input * (math.pi / 180)
 
 
 @_with_alias()
 @_of_floats
 def rad2deg(input):
-    """Radians as degrees."""
+    """Radians as degrees.
+
+    >>> sf.rad2deg(sf.tensor([0., sf.pi]))
+    tensor([  0., 180.])
+    """
     return input * (180 / math.pi)
 
 
 @_with_alias()
 @_of_floats
 def sinc(input):
-    """sin(pi input) / (pi input), 1 at 0."""
+    """sin(pi input) / (pi input), 1 at 0.
+
+    >>> sf.sinc(sf.tensor([0., 0.5]))
+    tensor([1.0000, 0.6366])
+    """
     zero = input == 0
     angle = _core.where(zero, _core.ones_like(input), input) * math.pi
     return _core.where(zero, _core.ones_like(input), _core.sin(angle) / angle)
@@ -142,14 +186,22 @@ def sinc(input):
 @_with_alias()
 @_of_floats
 def log10(input):
-    """The logarithm to base 10, exact for powers of ten: float32 is computed in float64."""
+    """The logarithm to base 10, exact for powers of ten: float32 is computed in float64.
+
+    >>> sf.log10(sf.tensor([1., 1000.]))
+    tensor([0., 3.])
+    """
     return (_core.log(input.double()) / math.log(10)).to(input.dtype)
 
 
 @_with_alias()
 @_of_floats
 def logit(input, eps=None):
-    """log(input / (1 - input)); with eps, input is first clamped to [eps, 1 - eps], otherwise nan outside [0, 1]."""
+    """log(input / (1 - input)); with eps, input is first clamped to [eps, 1 - eps], otherwise nan outside [0, 1].
+
+    >>> sf.logit(sf.tensor([0.5, 0.9]))
+    tensor([0.0000, 2.1972])
+    """
     if eps is not None:
         input = _core.clamp(input, eps, 1 - eps)
     return _core.log(input / (1 - input))
@@ -157,13 +209,21 @@ def logit(input, eps=None):
 
 @_export
 def logaddexp2(input, other):
-    """log2(2^input + 2^other)."""
+    """log2(2^input + 2^other).
+
+    >>> sf.logaddexp2(sf.tensor([100.]), sf.tensor([100.]))
+    tensor([101.])
+    """
     return _core.logaddexp(input * math.log(2), other * math.log(2)) / math.log(2)
 
 
 @_with_alias()
 def float_power(input, exponent):
-    """input to the power of exponent in float64; either may be a number."""
+    """input to the power of exponent in float64; either may be a number.
+
+    >>> sf.float_power(sf.tensor([2, 3]), 2)
+    tensor([4., 9.], dtype=scaffolding.float64)
+    """
     if not isinstance(input, Tensor):
         input = _core.full((), float(input), dtype=_core.float64, device=exponent.device)
     return _core.pow(input.double(), exponent.double() if isinstance(exponent, Tensor) else float(exponent))
@@ -171,7 +231,11 @@ def float_power(input, exponent):
 
 @_with_alias()
 def ldexp(input, other):
-    """input * 2^other."""
+    """input * 2^other.
+
+    >>> sf.ldexp(sf.tensor([1., 3.]), sf.tensor([4, -1]))
+    tensor([16.0000,  1.5000])
+    """
     return input * _core.exp2(other.to(_core.get_default_dtype()))
 
 
@@ -188,17 +252,63 @@ def _special(name, of, doc):
     return _with_alias()(call)
 
 
-_special("erfc", "erfc", "1 - erf(input), exact where that is small.")
-_special("erfinv", "erfinv", "The number whose erf is input; nan outside [-1, 1].")
-_special("lgamma", "gammaln", "The logarithm of the absolute value of the gamma function.")
-_special("digamma", "digamma", "The derivative of lgamma; nan at negative whole numbers.")
-_special("mvlgamma", "multigammaln", "The logarithm of the multivariate gamma function of dimension p.")
-_special("i0", "i0", "The modified Bessel function of the first kind, of order 0.")
+_special(
+    "erfc",
+    "erfc",
+    """1 - erf(input), exact where that is small.
+
+>>> sf.erfc(sf.tensor([0., 1.]))
+tensor([1.0000, 0.1573])""",
+)
+_special(
+    "erfinv",
+    "erfinv",
+    """The number whose erf is input; nan outside [-1, 1].
+
+>>> sf.erfinv(sf.tensor([0., 0.5]))
+tensor([0.0000, 0.4769])""",
+)
+_special(
+    "lgamma",
+    "gammaln",
+    """The logarithm of the absolute value of the gamma function.
+
+>>> sf.lgamma(sf.tensor([1., 5.]))
+tensor([0.0000, 3.1781])""",
+)
+_special(
+    "digamma",
+    "digamma",
+    """The derivative of lgamma; nan at negative whole numbers.
+
+>>> sf.digamma(sf.tensor([1., 2.]))
+tensor([-0.5772,  0.4228])""",
+)
+_special(
+    "mvlgamma",
+    "multigammaln",
+    """The logarithm of the multivariate gamma function of dimension p.
+
+>>> sf.mvlgamma(sf.tensor([2., 3.]), 2)
+tensor([0.4516, 1.5502])""",
+)
+_special(
+    "i0",
+    "i0",
+    """The modified Bessel function of the first kind, of order 0.
+
+>>> sf.i0(sf.tensor([0., 1.]))
+tensor([1.0000, 1.2661])""",
+)
 
 
 @_function
 def polygamma(n, input):
-    """The derivative of order n of digamma(input); n: a whole number from 0 on."""
+    """The derivative of order n of digamma(input); n: a whole number from 0 on.
+
+    >>> sf.polygamma(1, sf.tensor([1., 2.]))
+    tensor([1.6449, 0.6449])
+    """
     from . import special
 
     return special.polygamma(n, input)
@@ -222,7 +332,13 @@ def _layout(name, dtype):
 @_export
 def frexp(input):
     """(mantissa, exponent as int32): input = mantissa * 2^exponent, mantissa in [0.5, 1) but for its sign; 0, inf and
-    nan have exponent 0."""
+    nan have exponent 0.
+
+    >>> sf.frexp(sf.tensor([8., 3.]))
+    scaffolding.return_types.frexp(
+    mantissa=tensor([0.5000, 0.7500]),
+    exponent=tensor([4, 2], dtype=scaffolding.int32))
+    """
     if input.dtype in (_core.bfloat16, _core.float16):
         mantissa, exponent = frexp(input.float())
         return _named("frexp", (mantissa.to(input.dtype), exponent))
@@ -243,7 +359,11 @@ def frexp(input):
 
 @_with_alias()
 def nextafter(input, other):
-    """The number next to input towards other. No gradient."""
+    """The number next to input towards other. No gradient.
+
+    >>> sf.nextafter(sf.tensor([1.]), sf.tensor([2.])) > 1
+    tensor([True])
+    """
     if _core.is_grad_enabled() and (input.requires_grad or other.requires_grad):
         raise RuntimeError("nextafter: has no gradient; call it on x.detach()")
     input, other = broadcast_tensors(input, other)
@@ -264,13 +384,21 @@ def nextafter(input, other):
 
 @_with_alias()
 def sgn(input):
-    """-1, 0 or 1 as input is below, at or above 0: sign, for numbers that are not complex."""
+    """-1, 0 or 1 as input is below, at or above 0: sign, for numbers that are not complex.
+
+    >>> sf.sgn(sf.tensor([-3., 0., 2.]))
+    tensor([-1.,  0.,  1.])
+    """
     return _core.sign(input)
 
 
 @_export
 def angle(input):
-    """The angle of numbers in the complex plane, in radians: pi below 0, otherwise 0; nan of nan. No gradient flows."""
+    """The angle of numbers in the complex plane, in radians: pi below 0, otherwise 0; nan of nan. No gradient flows.
+
+    >>> sf.angle(sf.tensor([2., -1.]))
+    tensor([0.0000, 3.1416])
+    """
     x = input.detach() if input.dtype.is_floating_point else input.to(_core.get_default_dtype())
     y = _core.where(x < 0, _core.full_like(x, math.pi), _core.zeros_like(x))
     return _core.where(_core.isnan(x), x, y)
@@ -302,7 +430,11 @@ def is_conj(input):
 
 @_function
 def typename(obj):
-    """The name of an object's type with its module; of a tensor that of its dtype: "scaffolding.FloatTensor"."""
+    """The name of an object's type with its module; of a tensor that of its dtype: "scaffolding.FloatTensor".
+
+    >>> sf.typename(sf.zeros(1))
+    'scaffolding.FloatTensor'
+    """
     if isinstance(obj, Tensor):
         return obj.type()
     named = obj if hasattr(obj, "__qualname__") else type(obj)
@@ -311,7 +443,11 @@ def typename(obj):
 
 @_export
 def signbit(input):
-    """Whether the sign is minus, which -0.0 has too."""
+    """Whether the sign is minus, which -0.0 has too.
+
+    >>> sf.signbit(sf.tensor([-1., 0., 2.]))
+    tensor([ True, False, False])
+    """
     if not input.dtype.is_floating_point:
         return input < 0
     return _core.copysign(_core.ones_like(input), input) < 0
@@ -327,13 +463,21 @@ def positive(input):
 
 @_export
 def isneginf(input):
-    """Where input is minus infinity."""
+    """Where input is minus infinity.
+
+    >>> sf.isneginf(sf.tensor([-sf.inf, sf.inf, 0.]))
+    tensor([ True, False, False])
+    """
     return input == -math.inf if input.dtype.is_floating_point else _core.zeros_like(input, dtype=_core.bool)
 
 
 @_export
 def isposinf(input):
-    """Where input is plus infinity."""
+    """Where input is plus infinity.
+
+    >>> sf.isposinf(sf.tensor([-sf.inf, sf.inf, 0.]))
+    tensor([False,  True, False])
+    """
     return input == math.inf if input.dtype.is_floating_point else _core.zeros_like(input, dtype=_core.bool)
 
 
@@ -345,7 +489,11 @@ def isreal(input):
 
 @_export
 def is_nonzero(input):
-    """Whether the one element is not 0."""
+    """Whether the one element is not 0.
+
+    >>> sf.is_nonzero(sf.tensor([2.5]))
+    True
+    """
     if input.numel() != 1:
         raise RuntimeError(f"is_nonzero: needs one element, got shape {list(input.shape)}")
     return bool(input.item() != 0)
@@ -359,7 +507,11 @@ def is_complex(input):
 
 @_function
 def is_signed(input):
-    """Whether the dtype has negative numbers."""
+    """Whether the dtype has negative numbers.
+
+    >>> sf.is_signed(sf.zeros(1, dtype=sf.uint8))
+    False
+    """
     return input.dtype not in (_core.bool, _core.uint8)
 
 
@@ -383,13 +535,21 @@ def _divisor(a, b):
 
 @_with_alias()
 def gcd(input, other):
-    """The greatest common divisor of integers, not negative; gcd(0, 0) is 0."""
+    """The greatest common divisor of integers, not negative; gcd(0, 0) is 0.
+
+    >>> sf.gcd(sf.tensor([12, 7]), sf.tensor([18, 21]))
+    tensor([6, 7])
+    """
     return _divisor(*_integers("gcd", input, other))
 
 
 @_with_alias()
 def lcm(input, other):
-    """The least common multiple of integers, not negative; 0 where one of them is 0."""
+    """The least common multiple of integers, not negative; 0 where one of them is 0.
+
+    >>> sf.lcm(sf.tensor([4, 5]), sf.tensor([6, 10]))
+    tensor([12, 10])
+    """
     a, b = _integers("lcm", input, other)
     divisor = _divisor(a, b)
     return _core.floor_divide(a, _core.where(divisor == 0, _core.ones_like(divisor), divisor)) * b

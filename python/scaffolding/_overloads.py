@@ -56,6 +56,84 @@ _RESULTS["histogram"] = _result_type("histogram", "hist", "bin_edges")
 _RESULTS["frexp"] = _result_type("frexp", "mantissa", "exponent")
 
 
+_EXAMPLES = {  # of the functions that are made below
+    "sort": """
+
+>>> sf.sort(sf.tensor([3, 1, 2]))
+scaffolding.return_types.sort(
+values=tensor([1, 2, 3]),
+indices=tensor([1, 2, 0]))""",
+    "topk": """
+
+>>> sf.topk(sf.tensor([1., 9., 5.]), 2)
+scaffolding.return_types.topk(
+values=tensor([9., 5.]),
+indices=tensor([1, 2]))""",
+    "kthvalue": """
+
+>>> sf.kthvalue(sf.tensor([30, 10, 20]), 2)
+scaffolding.return_types.kthvalue(
+values=tensor(20),
+indices=tensor(2))""",
+    "cummax": """
+
+>>> sf.cummax(sf.tensor([1, 3, 2]), 0)
+scaffolding.return_types.cummax(
+values=tensor([1, 3, 3]),
+indices=tensor([0, 1, 1]))""",
+    "cummin": """
+
+>>> sf.cummin(sf.tensor([3, 1, 2]), 0)
+scaffolding.return_types.cummin(
+values=tensor([3, 1, 1]),
+indices=tensor([0, 1, 1]))""",
+    "mode": """
+
+>>> sf.mode(sf.tensor([1, 2, 2, 3]))
+scaffolding.return_types.mode(
+values=tensor(2),
+indices=tensor(2))""",
+    "max": """
+
+>>> sf.max(sf.tensor([[1., 5.], [7., 2.]]))
+tensor(7.)
+>>> sf.max(sf.tensor([[1., 5.], [7., 2.]]), dim=1)
+scaffolding.return_types.max(
+values=tensor([5., 7.]),
+indices=tensor([1, 0]))""",
+    "min": """
+
+>>> sf.min(sf.tensor([[1., 5.], [7., 2.]]), dim=1)
+scaffolding.return_types.min(
+values=tensor([1., 2.]),
+indices=tensor([0, 1]))""",
+    "median": """
+
+>>> sf.median(sf.tensor([1., 9., 5.]))
+tensor(5.)""",
+    "nanmedian": """
+
+>>> sf.nanmedian(sf.tensor([1., sf.nan, 5., 9.]))
+tensor(5.)""",
+    "var": """
+
+>>> sf.var(sf.tensor([1., 2., 3.]))
+tensor(1.)""",
+    "std": """
+
+>>> sf.std(sf.tensor([1., 2., 3.]))
+tensor(1.)""",
+    "var_mean": """
+
+>>> sf.var_mean(sf.tensor([1., 2., 3.]))
+(tensor(1.), tensor(2.))""",
+    "std_mean": """
+
+>>> sf.std_mean(sf.tensor([1., 2., 3.]))
+(tensor(1.), tensor(2.))""",
+}
+
+
 def _named(name, values):
     return _RESULTS[name](values)
 
@@ -65,7 +143,7 @@ def _name_results(name, op):
         return _named(name, op(input, *args, **kwargs))
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = op.__doc__
+    call.__doc__ = op._text + _EXAMPLES[name]
     globals()[name] = _export(call)
 
 
@@ -91,7 +169,7 @@ def _extremum(name, reduce_all, along, elementwise):
     extremum.__doc__ = (
         f"{name}(input): the {name}imum of all elements. {name}(input, dim, keepdim=False): values and indices along "
         "dim.\n"
-        f"{name}(input, other): elementwise, as {elementwise}."
+        f"{name}(input, other): elementwise, as {elementwise}." + _EXAMPLES[name]
     )
     return _export(extremum)
 
@@ -108,8 +186,8 @@ def _middle(name):
 
     middle.__name__ = middle.__qualname__ = name
     middle.__doc__ = (
-        f"{name}(input): {getattr(_core, name).__doc__.split(chr(10))[-1]}\n"
-        f"{name}(input, dim, keepdim=False): values and indices along dim."
+        f"{name}(input): {getattr(_core, name)._text.split(chr(10))[-1]}\n"
+        f"{name}(input, dim, keepdim=False): values and indices along dim." + _EXAMPLES[name]
     )
     return _export(middle)
 
@@ -120,7 +198,13 @@ nanmedian = _middle("nanmedian")
 
 @_export
 def aminmax(input, *, dim=None, keepdim=False):
-    """The smallest and the largest element along dim (of all without it), as min and max."""
+    """The smallest and the largest element along dim (of all without it), as min and max.
+
+    >>> sf.aminmax(sf.tensor([3., 1., 2.]))
+    scaffolding.return_types.aminmax(
+    min=tensor(1.),
+    max=tensor(3.))
+    """
     return _named("aminmax", _core.aminmax(input, dim, keepdim))
 
 
@@ -138,7 +222,7 @@ def _variance(name):
     if op is None:
         return None
     variance.__name__ = variance.__qualname__ = name
-    variance.__doc__ = op.__doc__
+    variance.__doc__ = op._text + _EXAMPLES[name]
     return _export(variance)
 
 
@@ -152,7 +236,11 @@ if _op("norm"):
 
     @_export
     def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
-        """The p-norm over dim (all without it); "fro" is the 2-norm."""
+        """The p-norm over dim (all without it); "fro" is the 2-norm.
+
+        >>> sf.norm(sf.tensor([3., 4.]))
+        tensor(5.)
+        """
         if p is None or p == "fro":
             p = 2.0
         return _core.norm(input, float(p), dim, keepdim, dtype)
@@ -241,13 +329,21 @@ def _one_or_more(tensors):
 @_export
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The different elements (with dim: slices) in order; on demand also where each element of input is among them
-    (input's shape, or [n] with dim), and how often each is there. Always sorted."""
+    (input's shape, or [n] with dim), and how often each is there. Always sorted.
+
+    >>> sf.unique(sf.tensor([2, 1, 2]), return_counts=True)
+    (tensor([1, 2]), tensor([1, 2]))
+    """
     return _one_or_more(_core.unique(input, sorted, return_inverse, return_counts, dim))
 
 
 @_export
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
-    """Of each run of equal elements (with dim: slices) one; otherwise as unique."""
+    """Of each run of equal elements (with dim: slices) one; otherwise as unique.
+
+    >>> sf.unique_consecutive(sf.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
     return _one_or_more(_core.unique_consecutive(input, return_inverse, return_counts, dim))
 
 
@@ -262,7 +358,13 @@ del where
 
 @_function
 def meshgrid(*tensors, indexing="ij"):
-    """Coordinates of a grid: one tensor per input, each with as many dimensions as there are inputs."""
+    """Coordinates of a grid: one tensor per input, each with as many dimensions as there are inputs.
+
+    >>> rows, columns = sf.meshgrid(sf.arange(2), sf.arange(3), indexing="ij")
+    >>> rows
+    tensor([[0, 0, 0],
+            [1, 1, 1]])
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tensors[0]
     return _core.meshgrid(list(tensors), indexing)
@@ -270,13 +372,22 @@ def meshgrid(*tensors, indexing="ij"):
 
 @_function
 def broadcast_shapes(*shapes):
-    """The shape that tensors of these shapes broadcast to."""
+    """The shape that tensors of these shapes broadcast to.
+
+    >>> sf.broadcast_shapes((2, 1), (1, 3))
+    scaffolding.Size([2, 3])
+    """
     return _core._broadcast_shapes([(s,) if isinstance(s, int) else tuple(s) for s in shapes])
 
 
 @_function
 def broadcast_tensors(*tensors):
-    """The tensors expanded to their common shape, without a copy."""
+    """The tensors expanded to their common shape, without a copy.
+
+    >>> a, b = sf.broadcast_tensors(sf.zeros(2, 1), sf.zeros(3))
+    >>> a.shape, b.shape
+    (scaffolding.Size([2, 3]), scaffolding.Size([2, 3]))
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tensors[0]
     shape = broadcast_shapes(*(t.shape for t in tensors))
@@ -285,13 +396,23 @@ def broadcast_tensors(*tensors):
 
 @_export
 def broadcast_to(input, size):
-    """input expanded to size, without a copy."""
+    """input expanded to size, without a copy.
+
+    >>> sf.broadcast_to(sf.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return input.expand(size)
 
 
 @_export
 def t(input):
-    """A matrix transposed; vectors and scalars as they are."""
+    """A matrix transposed; vectors and scalars as they are.
+
+    >>> sf.t(sf.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 3],
+            [2, 4]])
+    """
     if input.dim() > 2:
         raise ValueError(f"t: needs at most two dimensions, got shape {list(input.shape)}")
     return input if input.dim() < 2 else _core.transpose(input, 0, 1)
@@ -299,7 +420,11 @@ def t(input):
 
 @_export
 def numel(input):
-    """The number of elements."""
+    """The number of elements.
+
+    >>> sf.numel(sf.zeros(2, 3))
+    6
+    """
     return input.nelement()
 
 
@@ -310,7 +435,11 @@ Tensor.numel = Tensor.nelement
 @_function
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """obj (a number, nested sequences, an array, a tensor, also of another library) as a tensor. copy: True for memory
-    of its own, False for obj's memory or a ValueError, None for obj's where that is possible."""
+    of its own, False for obj's memory or a ValueError, None for obj's where that is possible.
+
+    >>> sf.asarray([1, 2], dtype=sf.float32)
+    tensor([1., 2.])
+    """
     tensor = _core.as_tensor(obj, dtype=dtype, device=device)
     if copy:
         tensor = _core.tensor(tensor)  # of its own, off the tape
@@ -328,13 +457,21 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 
 @_export
 def equal(input, other):
-    """Whether both have the same shape and elements."""
+    """Whether both have the same shape and elements.
+
+    >>> sf.equal(sf.tensor([1, 2]), sf.tensor([1, 2]))
+    True
+    """
     return input.shape == other.shape and bool(_core.eq(input, other).long().sum().item() == input.nelement())
 
 
 @_export
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """|input - other| <= atol + rtol * |other|, elementwise; equal infinities are close."""
+    """|input - other| <= atol + rtol * |other|, elementwise; equal infinities are close.
+
+    >>> sf.isclose(sf.tensor([1., 2.]), sf.tensor([1., 2.1]))
+    tensor([ True, False])
+    """
     with _NoGrad():
         close = _core.eq(input, other)
         if input.is_floating_point():
@@ -351,7 +488,11 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @_export
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are close; see isclose."""
+    """Whether all elements are close; see isclose.
+
+    >>> sf.allclose(sf.tensor([1.0]), sf.tensor([1.0 + 1e-6]))
+    True
+    """
     close = isclose(input, other, rtol, atol, equal_nan)
     return bool(close.long().sum().item() == close.nelement())
 

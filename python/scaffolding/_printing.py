@@ -15,6 +15,11 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
     precision: digits after the point (4). threshold: more elements than this are summarised (1000).
     edgeitems: entries shown at each end of a summarised dimension (3). linewidth: characters per line (80).
     profile: "default", "short" or "full". sci_mode: scientific notation, decided from the values when None.
+
+    >>> sf.set_printoptions(precision=2)
+    >>> sf.tensor([1 / 3])
+    tensor([0.33])
+    >>> sf.set_printoptions(precision=4)
     """
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     options = dict.fromkeys(given)
@@ -29,7 +34,11 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
 
 
 def get_printoptions():
-    """The options in force, as keywords for set_printoptions."""
+    """The options in force, as keywords for set_printoptions.
+
+    >>> sf.get_printoptions()["precision"]
+    4
+    """
     return dict(zip(("precision", "threshold", "edgeitems", "linewidth", "sci_mode"), _core._get_printoptions()))
 
 

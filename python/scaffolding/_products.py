@@ -26,7 +26,11 @@ def _scaled(input, product, beta, alpha):
 
 @_export
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat @ vec): mat (n, m), vec (m,)."""
+    """beta * input + alpha * (mat @ vec): mat (n, m), vec (m,).
+
+    >>> sf.addmv(sf.tensor([1.]), sf.tensor([[1., 2.]]), sf.tensor([3., 4.]))
+    tensor([12.])
+    """
     _dims("addmv", "mat", mat, 2)
     _dims("addmv", "vec", vec, 1)
     return _scaled(input, _core.mv(mat, vec), beta, alpha)
@@ -34,13 +38,22 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 
 @_export
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    """beta * input + alpha * outer(vec1, vec2): (n, m) of vectors of n and m."""
+    """beta * input + alpha * outer(vec1, vec2): (n, m) of vectors of n and m.
+
+    >>> sf.addr(sf.zeros(2, 2), sf.tensor([1., 2.]), sf.tensor([3., 4.]))
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
     return _scaled(input, _core.outer(vec1, vec2), beta, alpha)
 
 
 @_export
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * sum over b of batch1[b] @ batch2[b]: (b, n, k) and (b, k, m) to (n, m)."""
+    """beta * input + alpha * sum over b of batch1[b] @ batch2[b]: (b, n, k) and (b, k, m) to (n, m).
+
+    >>> sf.addbmm(sf.zeros(1, 1), sf.ones(4, 1, 3), sf.ones(4, 3, 1))
+    tensor([[12.]])
+    """
     _dims("addbmm", "batch1", batch1, 3)
     _dims("addbmm", "batch2", batch2, 3)
     if batch1.shape[0] != batch2.shape[0] or batch1.shape[2] != batch2.shape[1]:
@@ -56,7 +69,11 @@ Tensor.addbmm_ = in_place(addbmm)
 
 @_export
 def inner(input, other):
-    """Sums of products over the last dimensions of both: (..., k) and (+, k) to (..., +); a number scales."""
+    """Sums of products over the last dimensions of both: (..., k) and (+, k) to (..., +); a number scales.
+
+    >>> sf.inner(sf.tensor([1, 2]), sf.tensor([3, 4]))
+    tensor(11)
+    """
     if input.dim() == 0 or other.dim() == 0:
         return input * other
     if input.shape[-1] != other.shape[-1]:
@@ -66,13 +83,22 @@ def inner(input, other):
 
 @_export
 def vdot(input, other):
-    """The dot product of two vectors."""
+    """The dot product of two vectors.
+
+    >>> sf.vdot(sf.tensor([1, 2]), sf.tensor([3, 4]))
+    tensor(11)
+    """
     return _core.dot(input, other)
 
 
 @_export
 def ger(input, vec2):
-    """outer(input, vec2)."""
+    """outer(input, vec2).
+
+    >>> sf.ger(sf.tensor([1, 2]), sf.tensor([3, 4]))
+    tensor([[3, 4],
+            [6, 8]])
+    """
     return _core.outer(input, vec2)
 
 
@@ -100,7 +126,11 @@ def _axes(dims, a, b):
 
 @_function
 def tensordot(a, b, dims=2):
-    """Sums of products over dims: a number n, the last n dimensions of a and the first n of b, or two lists."""
+    """Sums of products over dims: a number n, the last n dimensions of a and the first n of b, or two lists.
+
+    >>> sf.tensordot(sf.ones(2, 3, 4), sf.ones(3, 4, 5), dims=2).shape
+    scaffolding.Size([2, 5])
+    """
     of_a, of_b = _axes(dims, a, b)
     if [a.shape[i] for i in of_a] != [b.shape[i] for i in of_b]:
         raise ValueError(
@@ -127,7 +157,11 @@ def _permuted(tensor, order):
 
 @_export
 def kron(input, other):
-    """Kronecker's product: every element of input times the whole of other, side by side."""
+    """Kronecker's product: every element of input times the whole of other, side by side.
+
+    >>> sf.kron(sf.tensor([1, 2]), sf.tensor([1, 10]))
+    tensor([ 1, 10,  2, 20])
+    """
     count = max(input.dim(), other.dim())
     a = input.reshape([1] * (count - input.dim()) + list(input.shape))
     b = other.reshape([1] * (count - other.dim()) + list(other.shape))
@@ -139,7 +173,11 @@ def kron(input, other):
 
 @_export
 def cross(input, other, dim=None):
-    """The vector product of vectors of three along dim; without it along the first dimension of size 3."""
+    """The vector product of vectors of three along dim; without it along the first dimension of size 3.
+
+    >>> sf.cross(sf.tensor([1, 0, 0]), sf.tensor([0, 1, 0]))
+    tensor([0, 0, 1])
+    """
     shape = broadcast_shapes(input.shape, other.shape)
     if dim is None:
         if 3 not in shape:
@@ -153,7 +191,12 @@ def cross(input, other, dim=None):
 
 @_export
 def matrix_power(input, n):
-    """input (..., m, m) multiplied with itself, n times; n 0 gives the identity. A negative n needs an inverse."""
+    """input (..., m, m) multiplied with itself, n times; n 0 gives the identity. A negative n needs an inverse.
+
+    >>> sf.matrix_power(sf.tensor([[1., 1.], [0., 1.]]), 5)
+    tensor([[1., 5.],
+            [0., 1.]])
+    """
     if input.dim() < 2 or input.shape[-1] != input.shape[-2]:
         raise ValueError(f"matrix_power: needs square matrices, got shape {list(input.shape)}")
     if n < 0:
@@ -173,7 +216,11 @@ def matrix_power(input, n):
 
 @_function
 def chain_matmul(*matrices):
-    """The product of matrices, from left to right."""
+    """The product of matrices, from left to right.
+
+    >>> sf.chain_matmul(sf.ones(2, 3), sf.ones(3, 4), sf.ones(4, 5)).shape
+    scaffolding.Size([2, 5])
+    """
     if not matrices:
         raise ValueError("chain_matmul: needs a matrix")
     product = matrices[0]
@@ -187,13 +234,22 @@ def chain_matmul(*matrices):
 
 @_export
 def dist(input, other, p=2):
-    """The p-norm of input - other, which broadcast."""
+    """The p-norm of input - other, which broadcast.
+
+    >>> sf.dist(sf.tensor([0., 0.]), sf.tensor([3., 4.]))
+    tensor(5.)
+    """
     return _core.norm(input - other, p)
 
 
 @_export
 def renorm(input, p, dim, maxnorm):
-    """input whose slices along dim have a p-norm of at most maxnorm."""
+    """input whose slices along dim have a p-norm of at most maxnorm.
+
+    >>> sf.renorm(sf.tensor([[3., 4.], [0.3, 0.4]]), p=2, dim=0, maxnorm=1)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
     if input.dim() < 2:
         raise ValueError(f"renorm: needs two dimensions or more, got shape {list(input.shape)}")
     others = [i for i in range(input.dim()) if i != dim % input.dim()]
@@ -208,7 +264,12 @@ Tensor.renorm_ = in_place(renorm)
 @_export
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """The covariance of variables: rows of input (variables, observations), or one vector. fweights count
-    observations, aweights weigh them; the sum of weights less correction divides."""
+    observations, aweights weigh them; the sum of weights less correction divides.
+
+    >>> sf.cov(sf.tensor([[1., 2., 3.], [3., 2., 1.]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     if input.dim() > 2:
         raise ValueError(f"cov: needs at most two dimensions, got shape {list(input.shape)}")
     x = input.reshape(1, -1) if input.dim() < 2 else input
@@ -236,7 +297,12 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 
 @_export
 def corrcoef(input):
-    """The correlation of variables: rows of input (variables, observations); within [-1, 1]."""
+    """The correlation of variables: rows of input (variables, observations); within [-1, 1].
+
+    >>> sf.corrcoef(sf.tensor([[1., 2., 3.], [3., 2., 1.]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     covariance = cov(input)
     if covariance.dim() == 0:
         return covariance / covariance

@@ -1,10 +1,9 @@
 """Views, copies and pieces of tensors, made of reshape, slice, cat and indexing."""
 
-import itertools
 import math
 
 from . import _core
-from ._compositions import exporter, in_place, tensor_split, vstack
+from ._compositions import exporter, in_place, tensor_split
 from ._core import Tensor
 from ._overloads import broadcast_shapes
 
@@ -22,21 +21,36 @@ def _at_least(name, input, count):
 
 @_export
 def fliplr(input):
-    """Columns in reverse: dimension 1."""
+    """Columns in reverse: dimension 1.
+
+    >>> sf.fliplr(sf.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
     _at_least("fliplr", input, 2)
     return _core.flip(input, [1])
 
 
 @_export
 def flipud(input):
-    """Rows in reverse: dimension 0."""
+    """Rows in reverse: dimension 0.
+
+    >>> sf.flipud(sf.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])
+    """
     _at_least("flipud", input, 1)
     return _core.flip(input, [0])
 
 
 @_export
 def rot90(input, k=1, dims=(0, 1)):
-    """Turned by 90 degrees k times, from the first of dims towards the second."""
+    """Turned by 90 degrees k times, from the first of dims towards the second.
+
+    >>> sf.rot90(sf.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
+    """
     first, second = dims
     _at_least("rot90", input, 2)
     if (first - second) % input.dim() == 0:
@@ -51,21 +65,33 @@ def rot90(input, k=1, dims=(0, 1)):
 
 @_export
 def hsplit(input, indices_or_sections):
-    """Pieces along dimension 1, of a vector along 0: tensor_split, whose numbers of sections must divide the size."""
+    """Pieces along dimension 1, of a vector along 0: tensor_split, whose numbers of sections must divide the size.
+
+    >>> sf.hsplit(sf.arange(4), 2)
+    (tensor([0, 1]), tensor([2, 3]))
+    """
     _at_least("hsplit", input, 1)
     return _even_split("hsplit", input, indices_or_sections, 0 if input.dim() == 1 else 1)
 
 
 @_export
 def vsplit(input, indices_or_sections):
-    """Pieces along dimension 0."""
+    """Pieces along dimension 0.
+
+    >>> sf.vsplit(sf.tensor([[1, 2], [3, 4]]), 2)
+    (tensor([[1, 2]]), tensor([[3, 4]]))
+    """
     _at_least("vsplit", input, 2)
     return _even_split("vsplit", input, indices_or_sections, 0)
 
 
 @_export
 def dsplit(input, indices_or_sections):
-    """Pieces along dimension 2."""
+    """Pieces along dimension 2.
+
+    >>> [part.shape[2] for part in sf.dsplit(sf.zeros(2, 2, 6), [2, 3])]
+    [2, 1, 3]
+    """
     _at_least("dsplit", input, 3)
     return _even_split("dsplit", input, indices_or_sections, 2)
 
@@ -78,7 +104,11 @@ def _even_split(name, input, sections, dim):
 
 @_export
 def split_with_sizes(input, split_sizes, dim=0):
-    """Pieces along dim of the given sizes."""
+    """Pieces along dim of the given sizes.
+
+    >>> sf.split_with_sizes(sf.arange(3), [1, 2])
+    (tensor([0]), tensor([1, 2]))
+    """
     return input.split(list(split_sizes), dim)
 
 
@@ -100,125 +130,16 @@ def unsafe_chunk(input, chunks, dim=0):
     return input.chunk(chunks, dim)
 
 
-# ---- joining
-
-
-def _of_tensors(function):
-    """Takes one tensor, several, or a list of them; several give a tuple."""
-
-    def each(*tensors):
-        if len(tensors) == 1 and isinstance(tensors[0], Tensor):
-            return function(tensors[0])
-        if len(tensors) == 1:
-            tensors = tensors[0]
-        return tuple(function(t) for t in tensors)
-
-    each.__name__ = each.__qualname__ = function.__name__
-    each.__doc__ = function.__doc__
-    return _function(each)
-
-
-@_of_tensors
-def atleast_1d(tensor):
-    """A tensor, or several, with one dimension or more."""
-    return tensor.reshape(1) if tensor.dim() == 0 else tensor
-
-
-@_of_tensors
-def atleast_2d(tensor):
-    """A tensor, or several, with two dimensions or more; a vector becomes a row."""
-    return tensor.reshape(1, -1) if tensor.dim() < 2 else tensor
-
-
-@_of_tensors
-def atleast_3d(tensor):
-    """A tensor, or several, with three dimensions or more: a vector becomes (1, n, 1), a matrix (n, m, 1)."""
-    if tensor.dim() < 2:
-        return tensor.reshape(1, -1, 1)
-    return tensor.unsqueeze(-1) if tensor.dim() == 2 else tensor
-
-
-@_function
-def column_stack(tensors):
-    """Joined along dimension 1; vectors become columns."""
-    return _core.cat([t.reshape(-1, 1) if t.dim() < 2 else t for t in tensors], 1)
-
-
-row_stack = vstack
-__all__.append("row_stack")
-
-
-@_function
-def dstack(tensors):
-    """Joined along dimension 2, after atleast_3d."""
-    return _core.cat([atleast_3d(t) for t in tensors], 2)
-
-
-@_function
-def block_diag(*tensors):
-    """A matrix with the given ones (or vectors, as rows) along its diagonal, zeros elsewhere."""
-    blocks = [atleast_2d(t) for t in tensors]
-    for block in blocks:
-        if block.dim() != 2:
-            raise ValueError(f"block_diag: needs at most two dimensions, got shape {list(block.shape)}")
-    width, rows, at = sum(b.shape[1] for b in blocks), [], 0
-    for block in blocks:
-        rows.append(_core.pad(block, [at, width - at - block.shape[1]]))
-        at += block.shape[1]
-    return _core.cat(rows, 0)
-
-
-@_function
-def cartesian_prod(*tensors):
-    """Every combination of elements of vectors, (combinations, vectors); of one vector, that one."""
-    if len(tensors) == 1:
-        return tensors[0]
-    sizes = [t.shape[0] for t in tensors]
-    columns = []
-    for i, vector in enumerate(tensors):
-        if vector.dim() != 1:
-            raise ValueError(f"cartesian_prod: needs vectors, got shape {list(vector.shape)}")
-        columns.append(vector.reshape([-1 if j == i else 1 for j in range(len(sizes))]).expand(sizes).reshape(-1))
-    return _core.stack(columns, 1)
-
-
-@_function
-def combinations(input, r=2, with_replacement=False):
-    """Every choice of r elements of a vector in order, (choices, r); with r 0 an empty vector."""
-    if input.dim() != 1:
-        raise ValueError(f"combinations: needs a vector, got shape {list(input.shape)}")
-    if r < 0:
-        raise ValueError(f"combinations: r must not be negative, got {r}")
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = list(choose(range(input.shape[0]), r))
-    if r == 0:
-        return _core.empty(0, dtype=input.dtype, device=input.device)
-    if not places:
-        return _core.empty(0, r, dtype=input.dtype, device=input.device)
-    index = _core.tensor([i for place in places for i in place], dtype=_core.int64, device=input.device)
-    return _core.index_select(input, 0, index).reshape(len(places), r)
-
-
-@_function
-def vander(x, N=None, increasing=False):
-    """Powers of a vector's elements as columns, (n, N): the highest first, or from x^0 if increasing."""
-    if x.dim() != 1:
-        raise ValueError(f"vander: needs a vector, got shape {list(x.shape)}")
-    count = x.shape[0] if N is None else N
-    if count < 0:
-        raise ValueError(f"vander: N must not be negative, got {N}")
-    powers = range(count) if increasing else range(count - 1, -1, -1)
-    if not count:
-        return _core.empty(x.shape[0], 0, dtype=x.dtype, device=x.device)
-    return _core.stack([_core.ones_like(x) if p == 0 else x**p for p in powers], 1)
-
-
 # ---- diagonals, and slices written into a copy
 
 
 @_export
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
-    """input's last dimension as the diagonals of matrices of zeros, which become dimensions dim1 and dim2."""
+    """input's last dimension as the diagonals of matrices of zeros, which become dimensions dim1 and dim2.
+
+    >>> sf.diag_embed(sf.ones(5, 3)).shape
+    scaffolding.Size([5, 3, 3])
+    """
     count, size = input.dim() + 1, input.shape[-1] + abs(offset)
     first, second = dim1 % count, dim2 % count
     if first == second:
@@ -230,7 +151,13 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 @_export
 def diagflat(input, offset=0):
-    """A matrix with all elements of input on its diagonal."""
+    """A matrix with all elements of input on its diagonal.
+
+    >>> sf.diagflat(sf.tensor([1, 2]), 1)
+    tensor([[0, 1, 0],
+            [0, 0, 2],
+            [0, 0, 0]])
+    """
     return diag_embed(input.reshape(-1), offset)
 
 
@@ -246,19 +173,33 @@ def _written(input, src, view):
 
 @_export
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
-    """A copy of input with src on the diagonal of dimensions dim1 and dim2."""
+    """A copy of input with src on the diagonal of dimensions dim1 and dim2.
+
+    >>> sf.diagonal_scatter(sf.zeros(2, 2), sf.tensor([1., 2.]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     return _written(input, src, lambda x: _core.diagonal(x, offset, dim1, dim2))
 
 
 @_export
 def select_scatter(input, src, dim, index):
-    """A copy of input with src at index of dim."""
+    """A copy of input with src at index of dim.
+
+    >>> sf.select_scatter(sf.zeros(2, 2), sf.tensor([1., 2.]), 0, 1)
+    tensor([[0., 0.],
+            [1., 2.]])
+    """
     return _written(input, src, lambda x: x.select(dim, index))
 
 
 @_export
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    """A copy of input with src in [start : end : step] of dim."""
+    """A copy of input with src in [start : end : step] of dim.
+
+    >>> sf.slice_scatter(sf.zeros(4), sf.ones(2), 0, 1, 3)
+    tensor([0., 1., 1., 0.])
+    """
     place = [slice(None)] * input.dim()
     place[dim] = slice(start, end, step)
     return _written(input, src, lambda x: x[tuple(place)])
@@ -266,13 +207,22 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
 
 @_export
 def as_strided_scatter(input, src, size, stride, storage_offset=0):
-    """A copy of input with src in its as_strided view."""
+    """A copy of input with src in its as_strided view.
+
+    >>> sf.as_strided_scatter(sf.zeros(4), sf.ones(2), (2,), (2,))
+    tensor([1., 0., 1., 0.])
+    """
     return _written(input.contiguous(), src, lambda x: x.as_strided(size, stride, storage_offset))
 
 
 @_export
 def masked_scatter(input, mask, source):
-    """A copy of input with elements of source, in order, where mask is True."""
+    """A copy of input with elements of source, in order, where mask is True.
+
+    >>> mask = sf.tensor([True, False, True])
+    >>> sf.masked_scatter(sf.zeros(3), mask, sf.tensor([1., 2.]))
+    tensor([1., 0., 2.])
+    """
     shape = broadcast_shapes(mask.shape, input.shape)
     mask, result = mask.expand(shape), input.expand(shape).clone()
     count = int(mask.sum().item())
@@ -305,14 +255,23 @@ def _numbers(name, input, index):
 
 @_export
 def take(input, index):
-    """Elements of input by their number in row-major order; the shape is index's."""
+    """Elements of input by their number in row-major order; the shape is index's.
+
+    >>> sf.take(sf.tensor([[1, 2], [3, 4]]), sf.tensor([0, 3]))
+    tensor([1, 4])
+    """
     return _core.index_select(input.reshape(-1), 0, _numbers("take", input, index)).reshape(index.shape)
 
 
 @_export
 def put(input, index, source, accumulate=False):
     """A copy of input with elements of source at places numbered in row-major order; added to what is there if
-    accumulate."""
+    accumulate.
+
+    >>> sf.put(sf.zeros(2, 2), sf.tensor([0, 3]), sf.tensor([1., 2.]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     places, values = _numbers("put", input, index), source.reshape(-1)
     if values.numel() != places.numel():
         raise ValueError(f"put: index has {places.numel()} elements, source {values.numel()}")
@@ -327,13 +286,24 @@ Tensor.put_ = in_place(put)
 
 @_export
 def argwhere(input):
-    """Where elements are not 0: (count, dimensions) of int64."""
+    """Where elements are not 0: (count, dimensions) of int64.
+
+    >>> sf.argwhere(sf.tensor([[0, 1], [2, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
     return input.nonzero()
 
 
 @_export
 def nonzero_static(input, *, size, fill_value=-1):
-    """The first `size` rows of nonzero(), with rows of fill_value where there are fewer."""
+    """The first `size` rows of nonzero(), with rows of fill_value where there are fewer.
+
+    >>> sf.nonzero_static(sf.tensor([0, 5, 0, 7]), size=3)
+    tensor([[ 1],
+            [ 3],
+            [-1]])
+    """
     found = input.nonzero()[:size]
     missing = size - found.shape[0]
     if missing <= 0:
@@ -344,7 +314,11 @@ def nonzero_static(input, *, size, fill_value=-1):
 
 @_function
 def unravel_index(indices, shape):
-    """Row-major numbers as a tuple of indices, one tensor for each dimension of shape."""
+    """Row-major numbers as a tuple of indices, one tensor for each dimension of shape.
+
+    >>> sf.unravel_index(sf.tensor([3, 5]), (2, 3))
+    (tensor([1, 1]), tensor([0, 2]))
+    """
     shape = [shape] if isinstance(shape, int) else list(shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"unravel_index: sizes must not be negative, got {shape}")
@@ -363,13 +337,23 @@ def _triangle(inside, row, col, dtype, device):
 
 @_function
 def tril_indices(row, col, offset=0, *, dtype=None, device=None):
-    """(2, n) row and column numbers of a matrix's lower triangle, up to diagonal `offset`."""
+    """(2, n) row and column numbers of a matrix's lower triangle, up to diagonal `offset`.
+
+    >>> sf.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])
+    """
     return _triangle(lambda r, c: c - r <= offset, row, col, dtype, device)
 
 
 @_function
 def triu_indices(row, col, offset=0, *, dtype=None, device=None):
-    """(2, n) row and column numbers of a matrix's upper triangle, from diagonal `offset`."""
+    """(2, n) row and column numbers of a matrix's upper triangle, from diagonal `offset`.
+
+    >>> sf.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
     return _triangle(lambda r, c: c - r >= offset, row, col, dtype, device)
 
 
@@ -378,13 +362,22 @@ def triu_indices(row, col, offset=0, *, dtype=None, device=None):
 
 @_export
 def msort(input):
-    """Sorted along dimension 0."""
+    """Sorted along dimension 0.
+
+    >>> sf.msort(sf.tensor([[3, 1], [2, 4]]))
+    tensor([[2, 1],
+            [3, 4]])
+    """
     return _core.sort(input, 0)[0]
 
 
 @_export
 def narrow_copy(input, dim, start, length):
-    """narrow, as a copy."""
+    """narrow, as a copy.
+
+    >>> sf.narrow_copy(sf.arange(5), 0, 1, 3)
+    tensor([1, 2, 3])
+    """
     return input.narrow(dim, start, length).clone()
 
 
@@ -436,7 +429,11 @@ for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", 
 
 @_function
 def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False):
-    """`steps` numbers from base^start to base^end, whose logarithms are equally far apart."""
+    """`steps` numbers from base^start to base^end, whose logarithms are equally far apart.
+
+    >>> sf.logspace(0, 3, 4)
+    tensor([   1.,   10.,  100., 1000.])
+    """
     if steps < 0:
         raise ValueError(f"logspace: steps must not be negative, got {steps}")
     exponents = _core.linspace(float(start), float(end), steps, dtype=_core.float64, device=device)

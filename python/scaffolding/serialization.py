@@ -30,6 +30,10 @@ def save(obj, f, *, pickle_protocol=2, _use_new_zipfile_serialization=True):
     obj must be a dict of names and tensors.
 
     TypeError names the place of an object that cannot be saved; RuntimeError says why a file cannot be written.
+
+    >>> sf.save({"weight": sf.tensor([1., 2.])}, "state.pt")
+    >>> sf.load("state.pt")
+    {'weight': tensor([1., 2.])}
     """
     if pickle_protocol != 2:
         raise ValueError(f"save: pickle_protocol must be 2, which every reader knows, got {pickle_protocol}")
@@ -99,6 +103,10 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
     a ValueError that names them; with placeholders=True they become scaffolding.io.Placeholder, which does nothing.
     ValueError for damaged files, RuntimeError for unreadable ones,
     NotImplementedError for complex and quantised tensors.
+
+    >>> sf.save({"weight": sf.tensor([1., 2.])}, "state.pt")
+    >>> sf.load("state.pt")
+    {'weight': tensor([1., 2.])}
     """
     if not weights_only:
         raise ValueError(

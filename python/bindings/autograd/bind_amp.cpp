@@ -50,13 +50,18 @@ void bind_amp(nb::module_& m) {
         return autocast::of(device_of("is_autocast_enabled", device_type).type).enabled;
       },
       nb::arg("device_type") = nb::none(),
-      "Whether autocast is in force for a device type; without one, for cuda, as in torch.");
+      "Whether autocast is in force for a device type; without one, for cuda, as in torch."
+      "\n\n>>> with sf.autocast(\"cpu\"): print(sf.is_autocast_enabled(\"cpu\"))\n"
+      "True");
   m.def(
       "get_autocast_dtype",
       [](nb::handle device_type) {
         return nb::borrow(dtype_object(autocast::of(device_of("get_autocast_dtype", device_type).type).dtype));
       },
-      nb::arg("device_type"), "The type that autocast uses, or would use, on a device type.");
+      nb::arg("device_type"),
+      "The type that autocast uses, or would use, on a device type."
+      "\n\n>>> sf.get_autocast_dtype(\"cpu\")\n"
+      "scaffolding.bfloat16");
   m.def(
       "set_autocast_dtype",
       [](nb::handle device_type, nb::handle dtype) {
@@ -67,10 +72,16 @@ void bind_amp(nb::module_& m) {
         (d == DeviceType::CUDA ? s.cuda : s.cpu).dtype = t;
         autocast::set(s);
       },
-      nb::arg("device_type"), nb::arg("dtype"), "The type that autocast uses on a device type when none is given.");
+      nb::arg("device_type"), nb::arg("dtype"),
+      "The type that autocast uses on a device type when none is given."
+      "\n\n>>> sf.set_autocast_dtype(\"cpu\", sf.bfloat16)\n"
+      ">>> sf.get_autocast_dtype(\"cpu\")\n"
+      "scaffolding.bfloat16");
   m.def(
       "is_autocast_cache_enabled", [] { return autocast::state().cache; },
-      "Whether casts of parameters are kept within a scope.");
+      "Whether casts of parameters are kept within a scope."
+      "\n\n>>> sf.is_autocast_cache_enabled()\n"
+      "True");
   m.def("_autocast_table", &table);
   m.def(
       "_unscale",

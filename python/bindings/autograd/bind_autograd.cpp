@@ -54,12 +54,22 @@ void bind_nodes(nb::module_& m) {
 void bind_mode(nb::module_& m) {
   using autograd::detail::mode;
   m.def(
-      "is_grad_enabled", [] { return mode.grad; }, "Whether ops are recorded now.");
-  m.def("is_inference_mode_enabled", [] { return mode.inference; });
+      "is_grad_enabled", [] { return mode.grad; },
+      "Whether ops are recorded now."
+      "\n\n>>> with sf.no_grad(): print(sf.is_grad_enabled())\n"
+      "False");
+  m.def(
+      "is_inference_mode_enabled", [] { return mode.inference; },
+      "Whether inference_mode is in force."
+      "\n\n>>> with sf.inference_mode(): print(sf.is_inference_mode_enabled())\n"
+      "True");
   m.def("_set_grad_enabled", [](bool on) { return std::exchange(mode.grad, on); });
   m.def("_set_anomaly", [](bool on) { return std::exchange(mode.anomaly, on); });
   m.def(
-      "is_anomaly_enabled", [] { return mode.anomaly; }, "Whether detect_anomaly is in force.");
+      "is_anomaly_enabled", [] { return mode.anomaly; },
+      "Whether detect_anomaly is in force."
+      "\n\n>>> with sf.autograd.detect_anomaly(): print(sf.is_anomaly_enabled())\n"
+      "True");
   m.def("_set_mode", [](bool grad, bool inference) {
     nb::tuple was = nb::make_tuple(mode.grad, mode.inference);
     mode.grad = grad;

@@ -205,7 +205,10 @@ void bind_data(nb::module_& m) {
       },
       nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
       nb::arg("requires_grad") = false, nb::arg("pin_memory") = false,
-      "A new tensor with a copy of data: numbers, nested sequences of them, arrays, tensors.");
+      "A new tensor with a copy of data: numbers, nested sequences of them, arrays, tensors."
+      "\n\n>>> sf.tensor([[1, 2], [3, 4]], dtype=sf.float32)\n"
+      "tensor([[1., 2.],\n"
+      "        [3., 4.]])");
   m.def(
       "as_tensor",
       [](nb::handle data, nb::handle dtype, nb::handle device) {
@@ -213,7 +216,9 @@ void bind_data(nb::module_& m) {
                        device_argument("as_tensor", device), false);
       },
       nb::arg("data"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
-      "data as a tensor, sharing its memory where possible.");
+      "data as a tensor, sharing its memory where possible."
+      "\n\n>>> sf.as_tensor([1, 2], dtype=sf.float32)\n"
+      "tensor([1., 2.])");
   tensor_method(
       "tolist",
       [](const Tensor& t) {

@@ -157,7 +157,10 @@ void bind_devices(nb::module_& m) {
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none());
   device.attr("__module__") = "scaffolding";
   g_device_type = device;
-  m.def("get_default_device", &default_device, "Where this thread makes tensors without a device.");
+  m.def("get_default_device", &default_device,
+        "Where this thread makes tensors without a device."
+        "\n\n>>> sf.get_default_device()\n"
+        "device(type='cpu')");
   m.def(
       "set_default_device",
       [](nb::handle o) {
@@ -170,7 +173,10 @@ void bind_devices(nb::module_& m) {
       },
       nb::arg("device").none(),
       "Where this thread makes tensors without a device from now on; None: on the CPU. A `with device` block within "
-      "counts first.");
+      "counts first."
+      "\n\n>>> sf.set_default_device(\"cpu\")\n"
+      ">>> sf.get_default_device()\n"
+      "device(type='cpu')");
 }
 
 void bind_memory_formats(nb::module_& m) {
@@ -224,22 +230,34 @@ void bind_dtype(nb::module_& m) {
   bind_devices(m);
   bind_memory_formats(m);
 
-  m.def("finfo", &finfo, nb::arg("type") = nb::none(), "Limits of a floating-point dtype: bits, eps, max, min, tiny.");
-  m.def("iinfo", &iinfo, nb::arg("type"), "Limits of an integer dtype: bits, max, min.");
+  m.def("finfo", &finfo, nb::arg("type") = nb::none(),
+        "Limits of a floating-point dtype: bits, eps, max, min, tiny."
+        "\n\n>>> sf.finfo(sf.float16).max\n"
+        "65504.0");
+  m.def("iinfo", &iinfo, nb::arg("type"),
+        "Limits of an integer dtype: bits, max, min."
+        "\n\n>>> sf.iinfo(sf.int8).min\n"
+        "-128");
   m.def(
       "promote_types",
       [](nb::handle a, nb::handle b) {
         return as_dtype(
             promote(require_dtype("promote_types", "type1", a), require_dtype("promote_types", "type2", b)));
       },
-      nb::arg("type1"), nb::arg("type2"), "The smallest dtype that holds both.");
+      nb::arg("type1"), nb::arg("type2"),
+      "The smallest dtype that holds both."
+      "\n\n>>> sf.promote_types(sf.int64, sf.float16)\n"
+      "scaffolding.float16");
   m.def(
       "can_cast",
       [](nb::handle from, nb::handle to) {
         auto kind = [](DType t) { return t == kBool ? 0 : is_floating(t) ? 2 : 1; };
         return kind(require_dtype("can_cast", "from_", from)) <= kind(require_dtype("can_cast", "to", to));
       },
-      nb::arg("from_"), nb::arg("to"));
+      nb::arg("from_"), nb::arg("to"),
+      "Whether a result of dtype from_ may be written into one of dtype to."
+      "\n\n>>> sf.can_cast(sf.float32, sf.int64), sf.can_cast(sf.int64, sf.float32)\n"
+      "(False, True)");
   m.def(
       "result_type",
       [](nb::handle a, nb::handle b) {
@@ -251,11 +269,23 @@ void bind_dtype(nb::module_& m) {
         };
         return as_dtype(sf::result_type(as_tensor(a), as_tensor(b)));
       },
-      nb::arg("tensor1"), nb::arg("tensor2"), "The dtype in which two operands compute.");
-  m.def("get_default_dtype", [] { return as_dtype(default_dtype()); });
+      nb::arg("tensor1"), nb::arg("tensor2"),
+      "The dtype in which two operands compute."
+      "\n\n>>> sf.result_type(sf.zeros(2, dtype=sf.float16), 1.5)\n"
+      "scaffolding.float16");
+  m.def(
+      "get_default_dtype", [] { return as_dtype(default_dtype()); },
+      "The dtype of floats that are made without one."
+      "\n\n>>> sf.get_default_dtype()\n"
+      "scaffolding.float32");
   m.def(
       "set_default_dtype", [](nb::handle d) { set_default_dtype(require_dtype("set_default_dtype", "d", d)); },
-      nb::arg("d"));
+      nb::arg("d"),
+      "The dtype of floats that are made without one, from now on."
+      "\n\n>>> sf.set_default_dtype(sf.float64)\n"
+      ">>> sf.zeros(1).dtype\n"
+      "scaffolding.float64\n"
+      ">>> sf.set_default_dtype(sf.float32)");
 }
 
 }  // namespace sf::py

@@ -281,23 +281,43 @@ void bind_methods(nb::module_& m) {
   bind_values();
   bind_print_options(m);
   m.def(
-      "is_tensor", [](nb::handle o) { return is_tensor(o.ptr()); }, nb::arg("obj"), "Whether the object is a Tensor.");
+      "is_tensor", [](nb::handle o) { return is_tensor(o.ptr()); }, nb::arg("obj"),
+      "Whether the object is a Tensor."
+      "\n\n>>> sf.is_tensor(sf.zeros(1)), sf.is_tensor([0])\n"
+      "(True, False)");
   m.def(
-      "is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); }, nb::arg("input"));
+      "is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); }, nb::arg("input"),
+      "Whether the dtype is one of floats."
+      "\n\n>>> sf.is_floating_point(sf.tensor([1.0])), sf.is_floating_point(sf.tensor([1]))\n"
+      "(True, False)");
   m.def(
       "numel", [](const Tensor& t) { return t.numel(); }, nb::arg("input"), "The number of elements.");
-  m.def("set_num_threads", &set_num_threads, nb::arg("num"), "How many threads an op may use.");
-  m.def("get_num_threads", &num_threads, "How many threads an op may use.");
+  m.def("set_num_threads", &set_num_threads, nb::arg("num"),
+        "How many threads an op may use."
+        "\n\n>>> threads = sf.get_num_threads()\n"
+        ">>> sf.set_num_threads(1)\n"
+        ">>> sf.get_num_threads()\n"
+        "1\n"
+        ">>> sf.set_num_threads(threads)");
+  m.def("get_num_threads", &num_threads,
+        "How many threads an op may use."
+        "\n\n>>> sf.get_num_threads() >= 1\n"
+        "True");
   m.def(
       "set_float32_matmul_precision", [](const std::string& name) { set_float32_matmul_precision(name.c_str()); },
       nb::arg("precision"),
       "How exactly float32 is multiplied: \"highest\", as float32 at least; \"high\", to 16 bits on a CPU with tiles "
       "(AMX), in TF32 on a GPU; \"medium\", in bfloat16 on such a CPU. Sums are float32 always, and a CPU without "
       "tiles "
-      "computes all three alike.");
+      "computes all three alike."
+      "\n\n>>> sf.set_float32_matmul_precision(\"highest\")\n"
+      ">>> sf.get_float32_matmul_precision()\n"
+      "'highest'");
   m.def(
       "get_float32_matmul_precision", [] { return name_of(float32_matmul_precision()); },
-      "\"highest\" at first, or what set_float32_matmul_precision was told.");
+      "\"highest\" at first, or what set_float32_matmul_precision was told."
+      "\n\n>>> sf.get_float32_matmul_precision()\n"
+      "'highest'");
 }
 
 }  // namespace sf::py

@@ -186,7 +186,14 @@ void bind_numpy(nb::module_& m) {
           throw_python_error();
         return t;
       },
-      nb::arg("ndarray"), "A tensor that shares the array's memory.");
+      nb::arg("ndarray"),
+      "A tensor that shares the array's memory."
+      "\n\n>>> import numpy\n"
+      ">>> array = numpy.zeros(2)\n"
+      ">>> x = sf.from_numpy(array)\n"
+      ">>> array[0] = 7\n"
+      ">>> x\n"
+      "tensor([7., 0.], dtype=scaffolding.float64)");
   m.def(
       "_from_buffer", [](nb::handle o) { return from_numpy(o.ptr()); },
       "A tensor over any object with the buffer protocol.");

@@ -278,6 +278,24 @@ void bind_layers(nb::module_& m) {
   }
   m.attr("_layer_names") = names;
   m.def("_rebuild_layer", &rebuild);
+  // By name: {argument: (kind, whether None is a value)} of constructor, forward and attributes. For stubs.
+  m.def("_layer_types", [] {
+    auto kinds = [](auto& list, auto&& info_of) {
+      nb::dict types;
+      for (auto& each : list) {
+        const ArgInfo& a = info_of(each);
+        types[each.name.c_str()] = nb::make_tuple(name(a.kind), nb::bool_(a.optional));
+      }
+      return types;
+    };
+    auto itself = [](const ArgInfo& a) -> const ArgInfo& { return a; };
+    auto of_field = [](const nn::LayerField& f) -> const ArgInfo& { return f.info; };
+    nb::dict types;
+    for (const nn::LayerEntry* layer : nn::all_layers())
+      types[layer->name.c_str()] = nb::make_tuple(kinds(layer->args, itself), kinds(layer->forward_args, itself),
+                                                  kinds(layer->fields, of_field));
+    return types;
+  });
   m.def("_layer_method", [](nb::handle o, const char* name, nb::args args, nb::kwargs kwargs) {
     return steal(call_method(o, name, args, kwargs));
   });

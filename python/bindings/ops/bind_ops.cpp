@@ -100,10 +100,21 @@ PyObject* op_repr(PyObject* self) {
   return PyUnicode_FromFormat("<op %U(%s)>", f->name, shown_params(*f).c_str());
 }
 
+std::string text_of(const OpFunction& f) {
+  std::string doc = std::string(text(f.name)) + "(" + shown_params(f) + ")\n\n" + f.op->help;
+  if (f.inplace) doc += "\n\nWrites the result over " + f.op->args[0].name + " and returns it.";
+  return doc;
+}
 PyObject* get_doc(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
-  std::string doc = std::string(text(f->name)) + "(" + shown_params(*f) + ")\n\n" + f->op->help;
-  if (f->inplace) doc += "\n\nWrites the result over " + f->op->args[0].name + " and returns it.";
+  return guarded([&] {
+    nb::object examples = nb::module_::import_("scaffolding._examples");
+    return examples.attr("document")(text_of(*f), "ops", f->op->name).release().ptr();
+  });
+}
+// Without the example: for what takes over a document while the package is imported.
+PyObject* get_text(PyObject* self, void*) {
+  const std::string doc = text_of(*reinterpret_cast<OpFunction*>(self));
   return PyUnicode_FromStringAndSize(doc.data(), Py_ssize_t(doc.size()));
 }
 
@@ -134,6 +145,7 @@ PyTypeObject* make_op_type() {
       {"__vectorcalloffset__", SF_PY_PYSSIZET, offsetof(OpFunction, vectorcall), SF_PY_READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
   static PyGetSetDef getset[] = {{"__doc__", get_doc, nullptr, nullptr, nullptr},
+                                 {"_text", get_text, nullptr, nullptr, nullptr},
                                  {"__signature__", get_signature, nullptr, nullptr, nullptr},
                                  {"__name__", get_name, nullptr, nullptr, nullptr},
                                  {"__qualname__", get_name, nullptr, nullptr, nullptr},

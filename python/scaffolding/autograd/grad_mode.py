@@ -80,7 +80,14 @@ class _Mode(_Switch):
 
 
 class no_grad(_Mode):
-    """Ops in the block are not recorded."""
+    """Ops in the block are not recorded.
+
+    >>> x = sf.ones(2, requires_grad=True)
+    >>> with sf.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     def _state(self):
         return False, _core.is_inference_mode_enabled()

@@ -4,6 +4,7 @@ The DataLoader is scaffolding.utils.data.DataLoader.
 
 from .._missing import help_modules
 from .._core import _data
+from .._examples import add_to as _add_example
 from ..utils.data import DataLoader
 from .image import (
     can_write_animation,
@@ -22,6 +23,7 @@ from .datasets import BucketBatchSampler, ImageFiles, ImageFolder, MovingIcons, 
 from .video import VideoReader, VideoWriter, can_write_video, read_video, save_video
 
 AspectBuckets = _data.AspectBuckets
+_add_example(AspectBuckets, "data")
 BrokenSample = _data.BrokenSample
 Transform = _data.Transform
 

@@ -5,10 +5,12 @@ training.
 import os
 
 from .._core import _data
+from .._examples import add_to as _add_example
 from ..autograd.grad_mode import no_grad
 from ..utils.data.dataset import Dataset
 
 RowWriter = _data.RowWriter
+_add_example(RowWriter, "data")
 
 
 def cache_rows(folder, batches, encode=None, rows_per_file=256, about=""):
@@ -19,6 +21,11 @@ def cache_rows(folder, batches, encode=None, rows_per_file=256, about=""):
     cache is read and nothing is computed; what was not finished is begun anew. rows_per_file rows are in memory at a
     time. about: text that says what the rows are computed from and how;
     ValueError where the folder's were computed otherwise.
+
+    >>> batches = [sf.zeros(2, 3), sf.ones(2, 3)]
+    >>> rows = sf.data.cache_rows("doubled", batches, lambda batch: {"x": batch * 2})
+    >>> rows[3]["x"]
+    tensor([2., 2., 2.])
     """
     folder = os.fspath(folder)
     if not os.path.isfile(os.path.join(folder, "rows.json")):
@@ -35,7 +42,12 @@ class CachedRows(Dataset):
     copied.
 
     ValueError for a folder without a whole cache, for files that do not fit together, and, where `about` is given, for
-    rows about something else."""
+    rows about something else.
+
+    >>> rows = sf.data.cache_rows("rows", [{"latents": sf.zeros(4, 8)}])
+    >>> len(rows), rows[0]["latents"].shape
+    (4, scaffolding.Size([8]))
+    """
 
     def __init__(self, folder, about=None):
         self.folder = os.fspath(folder)

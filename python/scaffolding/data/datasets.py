@@ -81,6 +81,11 @@ class ImageFolder(_ImageDataset):
     mode: "RGB", "RGBA", "L", "LA" or "keep". Raises ValueError for a missing folder, one without pictures, a
     caption_column that is not there (naming those that are), and pictures without a caption file where others have one,
     unless allow_missing_captions.
+
+    >>> sf.data.write_image("red.png", sf.zeros(3, 8, 6, dtype=sf.uint8))
+    >>> images = sf.data.ImageFolder(".", sf.data.transforms.ToTensor())
+    >>> images[0]["image"].shape
+    scaffolding.Size([3, 8, 6])
     """
 
     def __init__(
@@ -113,6 +118,9 @@ class WebDataset(_ImageDataset):
     urls: a path or several; each may hold a range (shard-{000..012}.tar) or be a folder of tars.
     Other arguments as ImageFolder's;
     caption_column is a key of the .json files or a column of metadata.jsonl.
+
+    >>> samples = sf.data.WebDataset("shard-{000..012}.tar")  # doctest: +SKIP
+    >>> samples[0]["text"]  # doctest: +SKIP
     """
 
     def __init__(
@@ -140,7 +148,12 @@ class WebDataset(_ImageDataset):
 
 
 class ImageFiles(_ImageDataset):
-    """The files named, with a caption each or none at all."""
+    """The files named, with a caption each or none at all.
+
+    >>> sf.data.write_image("red.png", sf.zeros(3, 8, 6, dtype=sf.uint8))
+    >>> sf.data.ImageFiles(["red.png"], captions=["a red square"])[0]["text"]
+    'a red square'
+    """
 
     def __init__(
         self, paths, captions=None, transform=None, *, mode="RGB", apply_exif_orientation=True, max_pixels=None
@@ -170,6 +183,9 @@ class VideoFolder(Dataset):
     Raises ValueError for a missing folder, one without videos, a caption_column that is not there, and videos without a
     caption file where others have one, unless allow_missing_captions. A video that is damaged or too short is a
     BrokenSample, which a DataLoader skips.
+
+    >>> clips = sf.data.VideoFolder("clips", num_frames=16, size=(64, 64))  # doctest: +SKIP
+    >>> frames, caption = clips[0]  # doctest: +SKIP
     """
 
     def __init__(
@@ -244,6 +260,9 @@ class MovingIcons(Dataset):
 
     Raises ValueError for a tar without such rows, where nothing is left, for icons larger than the frame, and for
     probabilities that are none.
+
+    >>> clips = sf.data.MovingIcons("icons.tar", num_frames=17, size=64)  # doctest: +SKIP
+    >>> clips[0]  # doctest: +SKIP
     """
 
     def __init__(
@@ -314,6 +333,11 @@ class BucketBatchSampler(Sampler):
     dataset: an ImageFolder, WebDataset or ImageFiles; its headers are read once, by num_threads threads. Samples are
     taken in RandomSampler's order (shuffle) or their own, and a batch is given out when its bucket has batch_size of
     them.
+
+    >>> images = sf.data.ImageFolder("pictures")  # doctest: +SKIP
+    >>> buckets = sf.data.AspectBuckets(area=512 * 512)
+    >>> batches = sf.data.BucketBatchSampler(images, buckets, batch_size=4)  # doctest: +SKIP
+    >>> loader = sf.data.DataLoader(images, batch_sampler=batches)  # doctest: +SKIP
     """
 
     def __init__(self, dataset, buckets, batch_size, shuffle=True, drop_last=False, generator=None, num_threads=2):

@@ -7,10 +7,12 @@ and [H, W, C] as torchvision's ToTensor does, and gives a tensor [C, H, W].
 """
 
 from .._core import Tensor, _data
+from .._examples import add_to as _add_example
 from .pillow import image_of, to_pil_image
 
 Transform = _data.Transform
 _apply = Transform.__call__
+_add_example(Transform, "data")
 
 
 def _call(self, image, seed=None):
@@ -41,7 +43,13 @@ class _PythonCompose:
 
 
 def Compose(transforms):
-    """One transform after the other. Native as long as every part is; any callable may be a part."""
+    """One transform after the other. Native as long as every part is; any callable may be a part.
+
+    >>> T = sf.data.transforms
+    >>> t = T.Compose([T.Resize(8), T.CenterCrop(8), T.ToTensor(), T.Normalize(0.5, 0.5)])
+    >>> t(sf.zeros(3, 16, 20, dtype=sf.uint8)).shape
+    scaffolding.Size([3, 8, 8])
+    """
     parts = list(transforms)
     return _data.compose(parts) if all(isinstance(t, Transform) for t in parts) else _PythonCompose(parts)
 
@@ -50,42 +58,78 @@ def Resize(size, interpolation="bilinear"):
     """size n: the shorter side becomes n; (height, width): exactly. With antialias; for uint8 equal to Pillow.
 
     interpolation: nearest, box, bilinear, hamming, bicubic, lanczos; float images take bilinear and bicubic.
+
+    >>> sf.data.transforms.Resize(8)(sf.zeros(3, 16, 32, dtype=sf.uint8)).shape
+    scaffolding.Size([3, 8, 16])
     """
     return _data.resize(_size(size), interpolation)
 
 
 def CenterCrop(size):
-    """The middle of size n by n or (height, width); ValueError when the image is smaller."""
+    """The middle of size n by n or (height, width); ValueError when the image is smaller.
+
+    >>> sf.data.transforms.CenterCrop(2)(sf.arange(16.).reshape(1, 4, 4))
+    tensor([[[ 5.,  6.],
+             [ 9., 10.]]])
+    """
     return _data.center_crop(_size(size))
 
 
 def RandomCrop(size, padding=0, fill=0):
-    """A part of size n by n or (height, width), after a border of `padding` pixels of value `fill`."""
+    """A part of size n by n or (height, width), after a border of `padding` pixels of value `fill`.
+
+    >>> sf.data.transforms.RandomCrop(2)(sf.ones(3, 4, 4)).shape
+    scaffolding.Size([3, 2, 2])
+    """
     return _data.random_crop(_size(size), padding, fill)
 
 
 def RandomResizedCrop(size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation="bilinear"):
-    """A part of random area (a share of the image in scale) and aspect ratio, resized to size."""
+    """A part of random area (a share of the image in scale) and aspect ratio, resized to size.
+
+    >>> sf.data.transforms.RandomResizedCrop(8)(sf.ones(3, 16, 20)).shape
+    scaffolding.Size([3, 8, 8])
+    """
     return _data.random_resized_crop(_size(size), scale, ratio, interpolation)
 
 
 def RandomHorizontalFlip(p=0.5):
-    """Mirrored left to right with probability p."""
+    """Mirrored left to right with probability p.
+
+    >>> sf.data.transforms.RandomHorizontalFlip(p=1.0)(sf.tensor([[[1., 2.]]]))
+    tensor([[[2., 1.]]])
+    """
     return _data.random_horizontal_flip(p)
 
 
 def RandomVerticalFlip(p=0.5):
-    """Mirrored top to bottom with probability p."""
+    """Mirrored top to bottom with probability p.
+
+    >>> sf.data.transforms.RandomVerticalFlip(p=1.0)(sf.tensor([[[1.], [2.]]]))
+    tensor([[[2.],
+             [1.]]])
+    """
     return _data.random_vertical_flip(p)
 
 
 def Pad(padding, fill=0):
-    """A border of fill: padding n all around, (left and right, top and bottom), or (left, top, right, bottom)."""
+    """A border of fill: padding n all around, (left and right, top and bottom), or (left, top, right, bottom).
+
+    >>> sf.data.transforms.Pad(1)(sf.ones(1, 1, 1))
+    tensor([[[0., 0., 0.],
+             [0., 1., 0.],
+             [0., 0., 0.]]])
+    """
     return _data.pad(_size(padding), fill)
 
 
 def ToFloat():
-    """uint8 0..255 to float32 0..1."""
+    """uint8 0..255 to float32 0..1.
+
+    >>> from PIL import Image
+    >>> sf.data.transforms.ToTensor()(Image.new("RGB", (6, 4))).shape
+    scaffolding.Size([3, 4, 6])
+    """
     return _data.to_float()
 
 
@@ -93,7 +137,12 @@ ToTensor = ToFloat  # torchvision's name
 
 
 class PILToTensor:
-    """A picture of Pillow's as uint8 [C, H, W], its values as they are."""
+    """A picture of Pillow's as uint8 [C, H, W], its values as they are.
+
+    >>> from PIL import Image
+    >>> sf.data.transforms.PILToTensor()(Image.new("RGB", (6, 4))).shape
+    scaffolding.Size([3, 4, 6])
+    """
 
     def __call__(self, picture):
         return picture if isinstance(picture, Tensor) else image_of(picture)
@@ -105,6 +154,9 @@ class PILToTensor:
 class ToPILImage:
     """A tensor [C, H, W] or [H, W], or an array [H, W] or [H, W, C], as a picture of Pillow's: uint8 as it is, floats
     of 0..1 times 255. mode: Pillow's, or None for "L", "LA", "RGB" or "RGBA" by the channels. Needs Pillow.
+
+    >>> sf.data.transforms.ToPILImage()(sf.zeros(3, 4, 6)).size
+    (6, 4)
     """
 
     def __init__(self, mode=None):
@@ -118,7 +170,11 @@ class ToPILImage:
 
 
 class Lambda:
-    """Any function of an image as a transform."""
+    """Any function of an image as a transform.
+
+    >>> sf.data.transforms.Lambda(lambda image: image * 2)(sf.ones(1, 1, 2))
+    tensor([[[2., 2.]]])
+    """
 
     def __init__(self, lambd):
         if not callable(lambd):
@@ -133,7 +189,11 @@ class Lambda:
 
 
 def Normalize(mean, std):
-    """(image - mean) / std by channel; one number serves all."""
+    """(image - mean) / std by channel; one number serves all.
+
+    >>> sf.data.transforms.Normalize(0.5, 0.5)(sf.tensor([[[0., 1.]]]))
+    tensor([[[-1.,  1.]]])
+    """
     numbers = [[v] if isinstance(v, (int, float)) else list(v) for v in (mean, std)]
     return _data.normalize(*numbers)
 
@@ -152,6 +212,9 @@ def ColorJitter(brightness=0, contrast=0, saturation=0, hue=0):
     """Colours changed at random, in random order: by factors within 1 - b to 1 + b, or within (low, high); the hue by a
     share of the circle within -hue to hue (at most 0.5), or within (low, high). uint8 0..255 or floats 0..1; alpha
     stays.
+
+    >>> sf.data.transforms.ColorJitter(brightness=0.5)(sf.ones(3, 4, 4), seed=1).shape
+    scaffolding.Size([3, 4, 4])
     """
     names = ("brightness", "contrast", "saturation")
     ranges = [_factors(name, value) for name, value in zip(names, (brightness, contrast, saturation))]
@@ -159,18 +222,30 @@ def ColorJitter(brightness=0, contrast=0, saturation=0, hue=0):
 
 
 def Grayscale(num_output_channels=1):
-    """Grey with one channel or three equal ones."""
+    """Grey with one channel or three equal ones.
+
+    >>> sf.data.transforms.Grayscale()(sf.ones(3, 4, 4)).shape
+    scaffolding.Size([1, 4, 4])
+    """
     return _data.grayscale(num_output_channels, 1.0)
 
 
 def RandomGrayscale(p=0.1):
-    """Grey in three equal channels with probability p; the image as it is otherwise."""
+    """Grey in three equal channels with probability p; the image as it is otherwise.
+
+    >>> sf.data.transforms.RandomGrayscale(p=1.0)(sf.ones(3, 4, 4)).shape
+    scaffolding.Size([3, 4, 4])
+    """
     return _data.grayscale(3, p)
 
 
 def Composite(color=(255, 255, 255)):
     """An image with alpha (LA or RGBA, uint8) over a colour: out = rgb * a + color * (1 - a). color: three numbers of
     0..255, or "random" for another one each time. ValueError for an image without alpha.
+
+    >>> rgba = sf.zeros(4, 1, 1, dtype=sf.uint8)
+    >>> sf.data.transforms.Composite((255, 255, 255))(rgba).flatten()
+    tensor([255, 255, 255], dtype=scaffolding.uint8)
     """
     if color == "random":
         return _data.composite(None)
@@ -178,5 +253,10 @@ def Composite(color=(255, 255, 255)):
 
 
 def ToBucket(buckets, random_crop=False, interpolation="bicubic"):
-    """Resized to cover the size of `buckets` (AspectBuckets) with the closest aspect ratio, and cropped to it."""
+    """Resized to cover the size of `buckets` (AspectBuckets) with the closest aspect ratio, and cropped to it.
+
+    >>> buckets = sf.data.AspectBuckets(area=64 * 64, multiple_of=16)
+    >>> sf.data.transforms.ToBucket(buckets)(sf.zeros(3, 100, 100, dtype=sf.uint8)).shape
+    scaffolding.Size([3, 64, 64])
+    """
     return _data.to_bucket(buckets, random_crop, interpolation)

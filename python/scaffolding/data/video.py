@@ -37,6 +37,12 @@ class VideoWriter:
     .webm (Opus or Vorbis), as save_wav takes it, of audio_sample_rate samples a second.
 
     NotImplementedError saying what to install where the format cannot be written here.
+
+    >>> with sf.data.VideoWriter("a.webp", fps=8) as writer:
+    ...     for shade in (0, 100, 200):
+    ...         writer.append(sf.full((8, 8, 3), shade, dtype=sf.uint8))
+    >>> len(sf.data.VideoReader("a.webp"))
+    3
     """
 
     def __init__(
@@ -109,6 +115,11 @@ class VideoReader:
 
     Raises RuntimeError where the file cannot be opened, ValueError naming it where it is damaged, cut short or no
     video, NotImplementedError where its kind cannot be read here. One thread at a time.
+
+    >>> sf.data.save_video("a.webp", sf.zeros(5, 8, 8, 3, dtype=sf.uint8))
+    >>> reader = sf.data.VideoReader("a.webp")
+    >>> len(reader), reader[1:3].shape
+    (5, scaffolding.Size([2, 8, 8, 3]))
     """
 
     def __init__(self, path, *, max_pixels=None, max_frames=1 << 20, num_threads=1):

@@ -16,7 +16,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     outputs of `head`; a cluster's classes are those of a layer in `tail`, whose width falls by div_value each time.
 
     forward(input[N, in_features], target[N]) -> (output[N], the targets' log-probabilities, loss, their negative
-    mean). ValueError for cutoffs that do not rise within 1 .. n_classes - 1."""
+    mean). ValueError for cutoffs that do not rise within 1 .. n_classes - 1.
+
+    >>> head = nn.AdaptiveLogSoftmaxWithLoss(8, 100, cutoffs=[10, 50])
+    >>> output, loss = head(sf.randn(4, 8), sf.tensor([3, 20, 60, 99]))
+    >>> output.shape, head.predict(sf.randn(4, 8)).shape
+    (scaffolding.Size([4]), scaffolding.Size([4]))
+    """
 
     def __init__(self, in_features, n_classes, cutoffs, div_value=4.0, head_bias=False, device=None, dtype=None):
         super().__init__()

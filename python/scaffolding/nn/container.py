@@ -31,7 +31,12 @@ def _called_on_cuda(modules, input):
 
 
 class Sequential(Module):
-    """Modules called one after another: Sequential(a, b), or Sequential(OrderedDict([("name", a), ...]))."""
+    """Modules called one after another: Sequential(a, b), or Sequential(OrderedDict([("name", a), ...])).
+
+    >>> net = nn.Sequential(nn.Linear(2, 32), nn.SiLU(), nn.Linear(32, 1))
+    >>> net(sf.ones(4, 2)).shape
+    scaffolding.Size([4, 1])
+    """
 
     def __init__(self, *args):
         super().__init__()
@@ -144,7 +149,12 @@ class Container(Module):
 
 
 class ModuleList(Module):
-    """A list whose modules are children named "0", "1", ..."""
+    """A list whose modules are children named "0", "1", ...
+
+    >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    >>> len(layers), list(layers.state_dict())[:2]
+    (3, ['0.weight', '0.bias'])
+    """
 
     def __init__(self, modules=None):
         super().__init__()
@@ -214,7 +224,12 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """A dict whose modules are children."""
+    """A dict whose modules are children.
+
+    >>> parts = nn.ModuleDict({"a": nn.Linear(2, 3), "b": nn.ReLU()})
+    >>> list(parts.state_dict())
+    ['a.weight', 'a.bias']
+    """
 
     def __init__(self, modules=None):
         super().__init__()
@@ -282,7 +297,12 @@ def _as_parameter(value):
 
 
 class ParameterList(Module):
-    """A list whose tensors are parameters named "0", "1", ..."""
+    """A list whose tensors are parameters named "0", "1", ...
+
+    >>> parts = nn.ParameterList([sf.ones(2), sf.zeros(2)])
+    >>> list(parts.state_dict())
+    ['0', '1']
+    """
 
     def __init__(self, values=None):
         super().__init__()
@@ -326,7 +346,12 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict whose tensors are parameters."""
+    """A dict whose tensors are parameters.
+
+    >>> parts = nn.ParameterDict({"scale": sf.ones(2), "shift": sf.zeros(2)})
+    >>> list(parts.state_dict())
+    ['scale', 'shift']
+    """
 
     def __init__(self, parameters=None):
         super().__init__()

@@ -7,7 +7,11 @@ from .module import Module
 class CrossMapLRN2d(Module):
     """input[N, C, H, W] / (k + alpha / size * the squares of channels around)^beta. Around channel c lie size of them,
     as LocalResponseNorm has it, and channel 0 always does: PyTorch never takes it out of its running sum. Gradients are
-    of this formula; PyTorch's are not, as its gradcheck finds."""
+    of this formula; PyTorch's are not, as its gradcheck finds.
+
+    >>> nn.CrossMapLRN2d(2)(sf.ones(1, 4, 8, 8)).shape
+    scaffolding.Size([1, 4, 8, 8])
+    """
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
         super().__init__()

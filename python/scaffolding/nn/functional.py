@@ -131,7 +131,11 @@ for _name in ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d
 def fractional_max_pool2d(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """fractional_max_pool2d_with_indices, without the indices unless return_indices."""
+    """fractional_max_pool2d_with_indices, without the indices unless return_indices.
+
+    >>> F.fractional_max_pool2d(sf.ones(1, 3, 9, 9), 2, output_size=4).shape
+    scaffolding.Size([1, 3, 4, 4])
+    """
     y, indices = _core.fractional_max_pool2d_with_indices(
         input, kernel_size, output_size, output_ratio, _random_samples
     )
@@ -141,7 +145,11 @@ def fractional_max_pool2d(
 def fractional_max_pool3d(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """fractional_max_pool3d_with_indices, without the indices unless return_indices."""
+    """fractional_max_pool3d_with_indices, without the indices unless return_indices.
+
+    >>> F.fractional_max_pool3d(sf.ones(1, 3, 9, 9, 9), 2, output_size=4).shape
+    scaffolding.Size([1, 3, 4, 4, 4])
+    """
     y, indices = _core.fractional_max_pool3d_with_indices(
         input, kernel_size, output_size, output_ratio, _random_samples
     )
@@ -195,7 +203,12 @@ def triplet_margin_with_distance_loss(
 ):
     """max(0, margin + d(anchor, positive) - d(anchor, negative)), d the Euclidean distance unless distance_function is
     given; swap: the nearer of anchor and positive counts. ValueError for other reductions, and margins that are not
-    positive."""
+    positive.
+
+    >>> a, p, n = sf.tensor([[0., 0.]]), sf.tensor([[0., 1.]]), sf.tensor([[3., 4.]])
+    >>> F.triplet_margin_with_distance_loss(a, p, n, margin=5.0)
+    tensor(1.0000)
+    """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if margin <= 0:
@@ -228,7 +241,12 @@ def linear_cross_entropy(
     """cross_entropy of the logits linear(input[..., in], linear_weight[C, ..., in], linear_bias[C, ...]).
 
     options (nn.LinearCrossEntropyOptions): logits of input[N, in] and class numbers target[N] are made a chunk of rows
-    at a time, and again for the gradients. Of other shapes and of probabilities they are made whole, with a warning."""
+    at a time, and again for the gradients. Of other shapes and of probabilities they are made whole, with a warning.
+
+    >>> x, weight = sf.ones(2, 4), sf.zeros(3, 4)
+    >>> F.linear_cross_entropy(x, weight, sf.tensor([0, 2]))
+    tensor(1.0986)
+    """
     ignore_index = -100 if ignore_index is None else ignore_index
     if options is not None:
         if input.dim() == 2 and linear_weight.dim() == 2 and target.dim() == 1 and len(target):
@@ -255,7 +273,12 @@ def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
 
     a[M, K], b[G, K, N]: rows of a, to [M, N]; a[G, M, K], b[K, N]: columns of b, to [M, N]; a[M, K], b[K, N]: of the
     summed dimension, to [G, M, N]; a[G, M, K], b[G, K, N]: without offs, to [G, M, N]. Rows and columns after the last
-    end are 0. ValueError for other shapes and for ends that fall or exceed the dimension."""
+    end are 0. ValueError for other shapes and for ends that fall or exceed the dimension.
+
+    >>> x, weights = sf.ones(5, 3), sf.ones(2, 3, 4)
+    >>> F.grouped_mm(x, weights, offs=sf.tensor([2, 5], dtype=sf.int32)).shape
+    scaffolding.Size([5, 4])
+    """
     if mat_a.dim() not in (2, 3) or mat_b.dim() not in (2, 3) or mat_a.shape[-1] != mat_b.shape[-2]:
         shapes = f"{list(mat_a.shape)} and {list(mat_b.shape)}"
         raise ValueError(f"grouped_mm: needs [M, K] and [K, N], either with groups, got {shapes}")
@@ -393,7 +416,11 @@ native_channel_shuffle = _core.channel_shuffle
 
 
 def conv_tbc(input, weight, bias, pad=0):
-    """A convolution over time: input[T, B, C], weight[K, C, O], bias[O], pad zeros at both ends -> [T', B, O]."""
+    """A convolution over time: input[T, B, C], weight[K, C, O], bias[O], pad zeros at both ends -> [T', B, O].
+
+    >>> F.conv_tbc(sf.ones(5, 1, 3), sf.ones(2, 3, 4), sf.zeros(4)).shape
+    scaffolding.Size([4, 1, 4])
+    """
     return _core.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
 
 

@@ -1,6 +1,7 @@
 """Layers that take the size of their input from the first one that they see."""
 
 from .. import _core
+from .._examples import add_to as _add_example
 from ..autograd.grad_mode import no_grad
 from .parameter import Buffer, Parameter
 
@@ -28,7 +29,13 @@ class _Uninitialized:
 
 
 class UninitializedParameter(_Uninitialized, Parameter):
-    """A Parameter whose shape is not known yet: materialize(shape) makes it one."""
+    """A Parameter whose shape is not known yet: materialize(shape) makes it one.
+
+    >>> weight = nn.UninitializedParameter()
+    >>> weight.materialize((2, 3))
+    >>> weight.shape
+    scaffolding.Size([2, 3])
+    """
 
     _made = Parameter
 
@@ -40,7 +47,13 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
 
 class UninitializedBuffer(_Uninitialized, Buffer):
-    """A Buffer whose shape is not known yet: materialize(shape) makes it one."""
+    """A Buffer whose shape is not known yet: materialize(shape) makes it one.
+
+    >>> buffer = nn.UninitializedBuffer()
+    >>> buffer.materialize((2, 3))
+    >>> buffer.shape
+    scaffolding.Size([2, 3])
+    """
 
     _made = Buffer
 
@@ -128,7 +141,13 @@ def _materialize_for(module, state_dict, prefix, *_):
 
 
 class LazyLinear(LazyModule, _core._layer_Linear):
-    """Linear whose in_features is the last size of its first input."""
+    """Linear whose in_features is the last size of its first input.
+
+    >>> layer = nn.LazyLinear(3)
+    >>> y = layer(sf.ones(2, 7))
+    >>> layer.in_features
+    7
+    """
 
     cls_to_become, _size_name = _core._layer_Linear, "in_features"
 
@@ -241,6 +260,7 @@ def _lazy(base, name, unbatched, what):
         {"cls_to_become": plain, "_unbatched": unbatched, "__module__": "scaffolding.nn"},
     )
     made.__doc__ = f"{name} whose {base._size_name} is {what} its first input."
+    _add_example(made, "nn")
     return made
 
 

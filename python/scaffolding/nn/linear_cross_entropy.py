@@ -15,6 +15,11 @@ class LinearCrossEntropyOptions:
     "aspect_ratio:N": an N-th of it; None: batch_chunk_size, or all rows. Gradients are made from logits that are
     computed again, so that backward may run as often as the graph is kept: allow_retain_graph, acc_policy and
     acc_dtype are accepted and change nothing. ValueError for other values, and for both sizes at once.
+
+    >>> options = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    >>> loss = nn.LinearCrossEntropyLoss(8, 1000, options=options)
+    >>> loss(sf.randn(4, 8), sf.tensor([1, 2, 3, 4])).shape
+    scaffolding.Size([])
     """
 
     allow_retain_graph: bool = False
@@ -86,6 +91,10 @@ class LinearCrossEntropyLoss(Module):
     linear.weight is [num_classes * prod(out_features), in_features]; bias adds linear.bias. weight[num_classes]
     rescales classes; reduction is "none", "mean" or "sum". RuntimeError for a weight of another shape and for
     label_smoothing outside 0 .. 1. options: LinearCrossEntropyOptions, with which the logits are never whole.
+
+    >>> loss = nn.LinearCrossEntropyLoss(8, 1000)
+    >>> loss(sf.randn(4, 8), sf.tensor([1, 2, 3, 4])).shape
+    scaffolding.Size([])
     """
 
     def __init__(

@@ -5,7 +5,13 @@ from .._core import Tensor
 
 
 class Parameter(Tensor):
-    """A leaf that requires a gradient; modules register it by attribute."""
+    """A leaf that requires a gradient; modules register it by attribute.
+
+    >>> module = nn.Module()
+    >>> module.scale = nn.Parameter(sf.ones(2))
+    >>> [name for name, _ in module.named_parameters()]
+    ['scale']
+    """
 
     _is_parameter_class = True
 
@@ -21,7 +27,13 @@ _core._register_parameter_type(Parameter)
 
 
 class Buffer(Tensor):
-    """A tensor that is part of a module's state but is not trained."""
+    """A tensor that is part of a module's state but is not trained.
+
+    >>> module = nn.Module()
+    >>> module.mean = nn.Buffer(sf.zeros(2))
+    >>> module.state_dict()
+    OrderedDict([('mean', tensor([0., 0.]))])
+    """
 
     def __new__(cls, data=None, *, persistent=True):
         if data is None:

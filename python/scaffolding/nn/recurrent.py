@@ -216,7 +216,13 @@ class RNNBase(Module):
 class LSTM(RNNBase):
     """A stack of LSTM layers (Hochreiter & Schmidhuber 1997); dropout between them, proj_size: h is projected to it.
 
-    forward(input, (h0, c0)=None) -> (output[T, B, directions * (proj_size or hidden_size)], (h_n, c_n))."""
+    forward(input, (h0, c0)=None) -> (output[T, B, directions * (proj_size or hidden_size)], (h_n, c_n)).
+
+    >>> lstm = nn.LSTM(8, 16, num_layers=2, batch_first=True)
+    >>> output, (h, c) = lstm(sf.randn(4, 10, 8))
+    >>> output.shape, h.shape
+    (scaffolding.Size([4, 10, 16]), scaffolding.Size([2, 4, 16]))
+    """
 
     def __init__(
         self,
@@ -249,7 +255,13 @@ class LSTM(RNNBase):
 class GRU(RNNBase):
     """A stack of GRU layers (Cho et al. 2014), the reset gate after the product, as torch and cuDNN have it.
 
-    forward(input, h0=None) -> (output[T, B, directions * hidden_size], h_n)."""
+    forward(input, h0=None) -> (output[T, B, directions * hidden_size], h_n).
+
+    >>> gru = nn.GRU(8, 16, batch_first=True)
+    >>> output, h = gru(sf.randn(4, 10, 8))
+    >>> output.shape, h.shape
+    (scaffolding.Size([4, 10, 16]), scaffolding.Size([1, 4, 16]))
+    """
 
     def __init__(
         self,
@@ -271,7 +283,13 @@ class GRU(RNNBase):
 class RNN(RNNBase):
     """A stack of layers h = tanh (or relu) of W_ih x + b_ih + W_hh h + b_hh.
 
-    forward(input, h0=None) -> (output[T, B, directions * hidden_size], h_n)."""
+    forward(input, h0=None) -> (output[T, B, directions * hidden_size], h_n).
+
+    >>> rnn = nn.RNN(8, 16, batch_first=True)
+    >>> output, h = rnn(sf.randn(4, 10, 8))
+    >>> output.shape, h.shape
+    (scaffolding.Size([4, 10, 16]), scaffolding.Size([1, 4, 16]))
+    """
 
     def __init__(
         self,
@@ -367,7 +385,14 @@ class RNNCellBase(Module):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM. forward(input[B, input_size], (h, c)=None) -> (h[B, hidden_size], c); also without B."""
+    """One step of an LSTM. forward(input[B, input_size], (h, c)=None) -> (h[B, hidden_size], c); also without B.
+
+    >>> cell, state = nn.LSTMCell(8, 16), None
+    >>> for x in sf.randn(10, 4, 8):
+    ...     state = cell(x, state)
+    >>> state[0].shape
+    scaffolding.Size([4, 16])
+    """
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
@@ -377,7 +402,12 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU. forward(input[B, input_size], h=None) -> h[B, hidden_size]; also without B."""
+    """One step of a GRU. forward(input[B, input_size], h=None) -> h[B, hidden_size]; also without B.
+
+    >>> cell, h = nn.GRUCell(8, 16), sf.zeros(4, 16)
+    >>> cell(sf.randn(4, 8), h).shape
+    scaffolding.Size([4, 16])
+    """
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
@@ -387,7 +417,11 @@ class GRUCell(RNNCellBase):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN. forward(input[B, input_size], h=None) -> h[B, hidden_size]; also without B."""
+    """One step of an RNN. forward(input[B, input_size], h=None) -> h[B, hidden_size]; also without B.
+
+    >>> nn.RNNCell(8, 16)(sf.randn(4, 8)).shape
+    scaffolding.Size([4, 16])
+    """
 
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)

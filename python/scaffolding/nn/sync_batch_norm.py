@@ -30,6 +30,12 @@ class SyncBatchNorm(Module):
 
     Options, parameters and buffers are BatchNorm's; process_group: None for all processes. Without processes, or in
     one, it is BatchNorm. ValueError for fewer than two dimensions.
+
+    >>> net = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(3)))
+    >>> net
+    Sequential(
+      (0): SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    )
     """
 
     def __init__(

@@ -10,7 +10,12 @@ from .module import Module
 
 
 class TransformerEncoder(Module):
-    """num_layers copies of encoder_layer one after another, then norm."""
+    """num_layers copies of encoder_layer one after another, then norm.
+
+    >>> layer = nn.TransformerEncoderLayer(32, 4, dim_feedforward=64, batch_first=True)
+    >>> nn.TransformerEncoder(layer, num_layers=2)(sf.randn(2, 10, 32)).shape
+    scaffolding.Size([2, 10, 32])
+    """
 
     def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         super().__init__()
@@ -35,7 +40,12 @@ def _named_activation(activation):
 
 class TransformerDecoderLayer(Module):
     """Self-attention, attention to the encoder's output and two linear layers, each with a residual and a LayerNorm,
-    before them with norm_first. activation: "relu", "gelu" or a function."""
+    before them with norm_first. activation: "relu", "gelu" or a function.
+
+    >>> layer = nn.TransformerDecoderLayer(32, 4, dim_feedforward=64, batch_first=True)
+    >>> layer(sf.randn(2, 7, 32), sf.randn(2, 10, 32)).shape
+    scaffolding.Size([2, 7, 32])
+    """
 
     def __init__(
         self,
@@ -112,7 +122,13 @@ class TransformerDecoderLayer(Module):
 
 
 class TransformerDecoder(Module):
-    """num_layers copies of decoder_layer one after another, then norm."""
+    """num_layers copies of decoder_layer one after another, then norm.
+
+    >>> layer = nn.TransformerDecoderLayer(32, 4, dim_feedforward=64, batch_first=True)
+    >>> decoder = nn.TransformerDecoder(layer, num_layers=2)
+    >>> decoder(sf.randn(2, 7, 32), sf.randn(2, 10, 32)).shape
+    scaffolding.Size([2, 7, 32])
+    """
 
     def __init__(self, decoder_layer, num_layers, norm=None):
         super().__init__()
@@ -147,7 +163,12 @@ class TransformerDecoder(Module):
 
 class Transformer(Module):
     """An encoder and a decoder, with a LayerNorm after each; matrices start Xavier-uniform. custom_encoder and
-    custom_decoder stand in for them. activation: "relu", "gelu" or their functions."""
+    custom_decoder stand in for them. activation: "relu", "gelu" or their functions.
+
+    >>> net = nn.Transformer(32, 4, 1, 1, dim_feedforward=64, batch_first=True)
+    >>> net(sf.randn(2, 10, 32), sf.randn(2, 7, 32)).shape
+    scaffolding.Size([2, 7, 32])
+    """
 
     def __init__(
         self,

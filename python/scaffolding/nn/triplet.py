@@ -7,7 +7,13 @@ from .module import Module
 
 class TripletMarginWithDistanceLoss(Module):
     """max(0, margin + d(anchor, positive) - d(anchor, negative)); distance_function, the Euclidean distance unless
-    given, takes two tensors [N, ...] and gives one of [N]. swap: the nearer of anchor and positive counts."""
+    given, takes two tensors [N, ...] and gives one of [N]. swap: the nearer of anchor and positive counts.
+
+    >>> distance = lambda x, y: 1 - F.cosine_similarity(x, y)
+    >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=distance)
+    >>> loss(sf.tensor([[1., 0.]]), sf.tensor([[1., 0.]]), sf.tensor([[0., 1.]]))
+    tensor(0.)
+    """
 
     def __init__(self, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
         super().__init__()

@@ -8,6 +8,13 @@ class Adadelta(RuleOptimizer):
 
     foreach changes nothing. Statistics are float32 for 16-bit parameters. state: step, square_avg, acc_delta.
     ValueError for options out of range.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.Adadelta([w])
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.9968, 0.9968])
     """
 
     _rule = "Adadelta"

@@ -9,6 +9,13 @@ class Adafactor(RuleOptimizer):
 
     lr is the largest relative step; eps[0] None stands for the dtype's epsilon. Statistics are float32 for 16-bit
     parameters. state: step, row_var and col_var, or variance for vectors. ValueError for options out of range.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.Adafactor([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.9000, 0.9000])
     """
 
     _rule = "Adafactor"

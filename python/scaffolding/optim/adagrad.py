@@ -8,6 +8,13 @@ class Adagrad(RuleOptimizer):
 
     foreach and fused change nothing. Statistics are float32 for 16-bit parameters. state: step, sum.
     ValueError for options out of range.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.Adagrad([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.9000, 0.9000])
     """
 
     _rule = "Adagrad"

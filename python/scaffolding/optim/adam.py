@@ -19,6 +19,13 @@ class Adam(CapturableOptimizer):
     GradScaler(capturable=True) can skip it there. Each replay takes lr, betas, eps and weight_decay from the group as
     they are then, so that schedules work as ever; lr may be a CUDA tensor too.
     A step before the capture makes the state.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.Adam([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.9000, 0.9000])
     """
 
     _rule = "Adam"
@@ -62,6 +69,13 @@ class Adam(CapturableOptimizer):
 class AdamW(Adam):
     """Adam with weight decay beside the gradient (Loshchilov and Hutter 2019);
     options as torch.optim.AdamW and Adam's.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.AdamW([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.8990, 0.8990])
     """
 
     _rule = "AdamW"
@@ -113,6 +127,13 @@ class AdamW8bit(CapturableOptimizer):
     Tensors of fewer than min_8bit_size elements, and float64 ones, keep full moments. master_weights: as Adam's.
     state: step, state1, state2 (uint8 of the parameter's shape), absmax1, absmax2 (float32, one per block).
     capturable: as Adam's.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.AdamW8bit([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.8990, 0.8990])
     """
 
     _rule = "AdamW8bit"

@@ -41,6 +41,12 @@ class EMAModel:
     min_decay and decay; 0 until update_after_step. Parameters that require no gradient are copied. foreach changes
     nothing: all tensors are always updated in one pass. model_cls and model_config serve save_pretrained and
     from_pretrained.
+
+    >>> net = nn.Linear(2, 1)
+    >>> ema = optim.EMAModel(net.parameters(), decay=0.99)
+    >>> ema.step(net.parameters())  # after each optimizer.step()
+    >>> ema.store(net.parameters()); ema.copy_to(net.parameters())  # to draw with the averages
+    >>> ema.restore(net.parameters())
     """
 
     def __init__(

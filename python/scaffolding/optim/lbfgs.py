@@ -11,6 +11,17 @@ class LBFGS(Optimizer):
     step(closure) evaluates the loss up to max_eval times in max_iter iterations; closure clears the gradients, computes
     them and returns the loss. line_search_fn: None for steps of length lr, or "strong_wolfe". Besides the parameters it
     keeps history_size pairs of vectors of their size. ValueError for a negative lr and several groups.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.LBFGS([w])
+    >>> def closure():
+    ...     optimizer.zero_grad()
+    ...     loss = (w - 3).square().sum()
+    ...     loss.backward()
+    ...     return loss
+    >>> loss = optimizer.step(closure)
+    >>> w.data
+    tensor([3., 3.])
     """
 
     def __init__(

@@ -9,6 +9,13 @@ class Lion(RuleOptimizer):
 
     Statistics are float32 for 16-bit parameters. state: step, exp_avg.
     ValueError for options out of range.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.Lion([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.9000, 0.9000])
     """
 
     _rule = "Lion"

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 
 from .. import _core
+from .plateau import ReduceLROnPlateau
 from .scheduler_base import LRScheduler, _check_optimizer, _per_group, _require_ascending, _require_positive
 
 _formula = _core._schedule
@@ -44,14 +45,28 @@ class _LambdaScheduler(LRScheduler):
 
 
 class LambdaLR(_LambdaScheduler):
-    """base_lr * lr_lambda(epoch); one function, or one for each group."""
+    """base_lr * lr_lambda(epoch); one function, or one for each group.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.125]
+    """
 
     def get_lr(self):
         return [base * factor(self.last_epoch) for factor, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
 class MultiplicativeLR(_LambdaScheduler):
-    """lr * lr_lambda(epoch)."""
+    """lr * lr_lambda(epoch).
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.125]
+    """
 
     def get_lr(self):
         if self._is_initial:
@@ -60,7 +75,14 @@ class MultiplicativeLR(_LambdaScheduler):
 
 
 class StepLR(LRScheduler):
-    """lr times gamma every step_size epochs."""
+    """lr times gamma every step_size epochs.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.StepLR(optimizer, step_size=2)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.1]
+    """
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
         _require_positive("StepLR", "step_size", step_size)
@@ -76,7 +98,14 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """lr times gamma at each of the milestones."""
+    """lr times gamma at each of the milestones.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.5)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
         self.milestones = Counter(milestones)
@@ -92,7 +121,14 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """lr times factor until epoch total_iters."""
+    """lr times factor until epoch total_iters.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.ConstantLR(optimizer, factor=0.25, total_iters=10)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
         if factor > 1.0 or factor < 0:
@@ -111,7 +147,14 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """lr times a factor that goes from start_factor to end_factor in total_iters epochs."""
+    """lr times a factor that goes from start_factor to end_factor in total_iters epochs.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=4)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.875]
+    """
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
         if start_factor > 1.0 or start_factor <= 0:
@@ -134,7 +177,14 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """lr times gamma every epoch."""
+    """lr times gamma every epoch.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.125]
+    """
 
     def __init__(self, optimizer, gamma, last_epoch=-1):
         self.gamma = gamma
@@ -148,7 +198,14 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """base_lr * (1 - epoch / total_iters) ** power."""
+    """base_lr * (1 - epoch / total_iters) ** power.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
         _require_positive("PolynomialLR", "total_iters", total_iters)
@@ -164,7 +221,14 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the base rate to eta_min in T_max epochs, and back in the next T_max."""
+    """Half a cosine from the base rate to eta_min in T_max epochs, and back in the next T_max.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=6)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
         _require_positive("CosineAnnealingLR", "T_max", T_max)
@@ -187,7 +251,14 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines from the base rate to eta_min, in T_0 epochs, then T_0 * T_mult, and so on."""
+    """Half cosines from the base rate to eta_min, in T_0 epochs, then T_0 * T_mult, and so on.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=6)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if not isinstance(T_0, int) or T_0 <= 0:
@@ -227,7 +298,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 class OneCycleLR(LRScheduler):
     """The one-cycle policy: from max_lr / div_factor up to max_lr and down to far below in total_steps (or epochs *
-    steps_per_epoch) steps; momentum, or the first beta, goes the other way."""
+    steps_per_epoch) steps; momentum, or the first beta, goes the other way.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.9504846320134737]
+    """
 
     def __init__(
         self,
@@ -326,7 +404,14 @@ def _set_momentum(group, use_beta1, value):
 
 class CyclicLR(LRScheduler):
     """Triangles between base_lr and max_lr, of constant height ("triangular"), halved each cycle ("triangular2"), times
-    gamma ** step ("exp_range"), or times scale_fn of the cycle or step."""
+    gamma ** step ("exp_range"), or times scale_fn of the cycle or step.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.1, max_lr=1.0, step_size_up=3)
+    >>> for epoch in range(3): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [1.0]
+    """
 
     def __init__(
         self,
@@ -436,7 +521,16 @@ class _Combined(LRScheduler):
 
 
 class SequentialLR(_Combined):
-    """One schedule after the other: schedulers[i] begins at epoch milestones[i - 1]."""
+    """One schedule after the other: schedulers[i] begins at epoch milestones[i - 1].
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> warmup = optim.lr_scheduler.LinearLR(optimizer, 0.5, total_iters=2)
+    >>> decay = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> schedule = optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[2])
+    >>> for epoch in range(4): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         self._check(optimizer, schedulers)
@@ -480,7 +574,15 @@ class SequentialLR(_Combined):
 
 
 class ChainedScheduler(_Combined):
-    """All schedules at once: each changes what the one before left."""
+    """All schedules at once: each changes what the one before left.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> both = optim.lr_scheduler.ConstantLR(optimizer, 0.5), optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> schedule = optim.lr_scheduler.ChainedScheduler(both)
+    >>> for epoch in range(2): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.125]
+    """
 
     def __init__(self, schedulers, optimizer=None):
         if len(schedulers) < 1:
@@ -495,73 +597,4 @@ class ChainedScheduler(_Combined):
         """Steps every scheduler."""
         for scheduler in self._schedulers:
             scheduler.step()
-        self._last_lr = self._rates()
-
-
-class ReduceLROnPlateau(LRScheduler):
-    """lr times factor when a metric has not improved for more than `patience` epochs."""
-
-    def __init__(
-        self,
-        optimizer,
-        mode="min",
-        factor=0.1,
-        patience=10,
-        threshold=1e-4,
-        threshold_mode="rel",
-        cooldown=0,
-        min_lr=0,
-        eps=1e-8,
-    ):
-        if factor >= 1.0:
-            raise ValueError("Factor should be < 1.0.")
-        _check_optimizer(optimizer)
-        if mode not in ("min", "max"):
-            raise ValueError(f"mode {mode} is unknown!")
-        if threshold_mode not in ("rel", "abs"):
-            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
-        self.optimizer = optimizer
-        self.factor = factor
-        self.min_lrs = _per_group("min_lr", optimizer, min_lr)
-        self.patience = patience
-        self.cooldown = cooldown
-        self.eps = eps
-        self.mode = mode
-        self.threshold = threshold
-        self.threshold_mode = threshold_mode
-        self.last_epoch = 0
-        self._last_lr = self._rates()
-        self.best = _core.inf if mode == "min" else -_core.inf
-        self.cooldown_counter = 0
-        self.num_bad_epochs = 0
-
-    @property
-    def in_cooldown(self):
-        """Whether epochs are not counted yet after a reduction."""
-        return self.cooldown_counter > 0
-
-    def _is_better(self, value, best):
-        if self.threshold_mode == "abs":
-            return value < best - self.threshold if self.mode == "min" else value > best + self.threshold
-        return value < best * (1.0 - self.threshold) if self.mode == "min" else value > best * (1.0 + self.threshold)
-
-    def step(self, metrics, epoch=None):
-        """Notes the metric of an epoch."""
-        value = float(metrics)
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self._is_better(value, self.best):
-            self.best = value
-            self.num_bad_epochs = 0
-        else:
-            self.num_bad_epochs += 1
-        if self.in_cooldown:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
-        if self.num_bad_epochs > self.patience:
-            for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
-                lr = max(group["lr"] * self.factor, lowest)
-                if group["lr"] - lr > self.eps:
-                    group["lr"] = lr
-            self.cooldown_counter = self.cooldown
-            self.num_bad_epochs = 0
         self._last_lr = self._rates()

@@ -18,6 +18,13 @@ class Muon(Optimizer):
     columns)), with which AdamW's lr and weight_decay serve, "spectral_unclamped" by sqrt(rows / columns).
     The iteration is computed in bfloat16 as torch's is, in float32 where the processor has no bfloat16.
     state: momentum_buffer. ValueError for options out of range and for parameters of other than two dimensions.
+
+    >>> w = nn.Parameter(sf.eye(2))
+    >>> optimizer = optim.Muon([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data.diagonal()
+    tensor([0.9552, 0.9552])
     """
 
     def __init__(

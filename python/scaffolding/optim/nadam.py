@@ -8,6 +8,13 @@ class NAdam(RuleOptimizer):
 
     foreach changes nothing. Statistics are float32 for 16-bit parameters. state: step, exp_avg, exp_avg_sq, mu_product.
     ValueError for options out of range.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.NAdam([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.8944, 0.8944])
     """
 
     _rule = "NAdam"

@@ -96,6 +96,10 @@ class Optimizer:
 
     params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries. defaults: options of groups that do not
     give their own. ValueError for an empty list, a parameter that is no leaf or is in two groups.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=0.1)
+    >>> isinstance(optimizer, optim.Optimizer), optimizer.param_groups[0]["lr"]
+    (True, 0.1)
     """
 
     def __init_subclass__(cls, **kwargs):

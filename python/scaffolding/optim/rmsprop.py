@@ -9,6 +9,13 @@ class RMSprop(RuleOptimizer):
     foreach changes nothing. Statistics are float32 for 16-bit parameters. state: step, square_avg, with momentum
     momentum_buffer, with centered grad_avg.
     ValueError for options out of range.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.RMSprop([w], lr=0.01)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.9000, 0.9000])
     """
 
     _rule = "RMSprop"

@@ -39,7 +39,17 @@ def _number(lr):
 
 class LRScheduler:
     """Sets group["lr"] of every group when it is made and at each step(). Subclasses define get_lr(), the rates for
-    self.last_epoch, and may define _get_closed_form_lr(), the same from self.base_lrs alone."""
+    self.last_epoch, and may define _get_closed_form_lr(), the same from self.base_lrs alone.
+
+    >>> class Halving(optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [base * 0.5**self.last_epoch for base in self.base_lrs]
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = Halving(optimizer)
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
 
     _is_initial = False
 

@@ -109,7 +109,14 @@ def get_scheduler(
     """A schedule by its name (a string or SchedulerType), as diffusers.optimization.get_scheduler.
 
     ValueError for an unknown name, for num_warmup_steps, num_training_steps or step_rules missing where needed, for a
-    negative number of warm-up steps, and for numbers of training steps or cycles that are not positive."""
+    negative number of warm-up steps, and for numbers of training steps or cycles that are not positive.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.get_scheduler("cosine", optimizer, num_warmup_steps=1, num_training_steps=9)
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [1.0]
+    """
     name = SchedulerType(name)
     if name == SchedulerType.CONSTANT:
         return get_constant_schedule(optimizer, last_epoch)

@@ -11,6 +11,13 @@ class SGD(CapturableOptimizer):
     All tensors of a step are updated in one pass, so foreach and fused change nothing. master_weights: as Adam's.
     state: momentum_buffer, with master_weights master. ValueError for negative options, and nesterov without momentum
     or with dampening. capturable: as Adam's; lr as a CUDA tensor is capturable too.
+
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.SGD([w], lr=0.1, momentum=0.9)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.data
+    tensor([0.9000, 0.9000])
     """
 
     _rule = "SGD"

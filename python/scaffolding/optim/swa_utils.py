@@ -79,6 +79,12 @@ class AveragedModel(nn.Module):
     """A copy of a model whose parameters are averages of the model's: their mean, or what avg_fn(average, value, count)
     returns for one tensor, or multi_avg_fn(averages, values, count) writes for all. use_buffers: buffers are averaged
     too; else they are the model's. Calls go to the copy, which is .module; n_averaged counts the updates.
+
+    >>> net = nn.Linear(2, 1)
+    >>> averaged = optim.swa_utils.AveragedModel(net)
+    >>> averaged.update_parameters(net)  # after each optimizer.step()
+    >>> averaged(sf.ones(1, 2)).shape
+    scaffolding.Size([1, 1])
     """
 
     def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
@@ -128,7 +134,8 @@ class AveragedModel(nn.Module):
 @no_grad()
 def update_bn(loader, model, device=None):
     """Computes the running statistics of a model's batch norms anew from the batches of a loader: tensors, or tuples
-    that begin with one."""
+    that begin with one.
+    """
     norms = [m for m in model.modules() if isinstance(m, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d))]
     if not norms:
         return
@@ -150,7 +157,14 @@ def update_bn(loader, model, device=None):
 
 class SWALR(LRScheduler):
     """Goes from each group's rate to swa_lr within anneal_epochs, in the shape of a cosine ("cos") or a line
-    ("linear"), and stays there."""
+    ("linear"), and stays there.
+
+    >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
+    >>> schedule = optim.swa_utils.SWALR(optimizer, swa_lr=0.1, anneal_epochs=4)
+    >>> for epoch in range(4): optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.1]
+    """
 
     def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
         if anneal_strategy not in ("cos", "linear"):

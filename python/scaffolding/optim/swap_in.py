@@ -51,8 +51,16 @@ def swap_in_optimizer_params_and_state(optimizer, swapin_parameters, swapin_opti
     state_dict() gives, for these tensors; tensors in it change in place, anything else that the block does to the
     optimizer is forgotten. RuntimeError, before anything is swapped, where it is not of this optimizer's form.
 
-    >>> with swap_in_optimizer_params_and_state(optimizer, copies, state):
+    >>> w = sf.ones(2, requires_grad=True)
+    >>> optimizer = optim.SGD([w], lr=0.1, momentum=0.9)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> copy = sf.zeros(2, requires_grad=True)
+    >>> with optim.swap_in_optimizer_params_and_state(optimizer, {"w": copy}, optimizer.state_dict()):
+    ...     copy.sum().backward()
     ...     optimizer.step()
+    >>> copy.data, w.data
+    (tensor([-0.1900, -0.1900]), tensor([0.9000, 0.9000]))
     """
     checked = _checked_groups(optimizer, swapin_parameters, swapin_optim_state)
     before = optimizer.param_groups, optimizer.state

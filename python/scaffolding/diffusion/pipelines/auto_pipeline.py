@@ -38,18 +38,30 @@ class _AutoPipeline:
 
 
 class AutoPipelineForText2Image(_AutoPipeline):
-    """The class of the model's family that makes pictures of prompts."""
+    """The class of the model's family that makes pictures of prompts.
+
+    >>> pipe = sf.diffusion.AutoPipelineForText2Image.from_pretrained("folder")  # doctest: +SKIP
+    >>> pipe("a red apple").images[0]  # doctest: +SKIP
+    """
 
     _task = "text-to-image"
 
 
 class AutoPipelineForImage2Image(_AutoPipeline):
-    """The class of the model's family that changes pictures by prompts."""
+    """The class of the model's family that changes pictures by prompts.
+
+    >>> pipe = sf.diffusion.AutoPipelineForImage2Image.from_pretrained("folder")  # doctest: +SKIP
+    >>> pipe("a red apple", image=picture).images[0]  # doctest: +SKIP
+    """
 
     _task = "image-to-image"
 
 
 class AutoPipelineForInpainting(_AutoPipeline):
-    """The class of the model's family that makes a part of a picture anew."""
+    """The class of the model's family that makes a part of a picture anew.
+
+    >>> pipe = sf.diffusion.AutoPipelineForInpainting.from_pretrained("folder")  # doctest: +SKIP
+    >>> pipe("a red apple", image=picture, mask_image=mask).images[0]  # doctest: +SKIP
+    """
 
     _task = "inpainting"

@@ -194,8 +194,9 @@ class LTX2LatentUpsamplePipeline:
     """Latents of clips, twice as large: between two stages of LTX-2. Made of an AutoencoderKLLTX2Video and an
     LTX2LatentUpsamplerModel; no pipeline of steps, but called and moved as those are.
 
-    >>> latents, sound = pipe(prompt, output_type="latent", return_dict=False)
-    >>> latents = LTX2LatentUpsamplePipeline(pipe.vae, upsampler)(latents=latents, output_type="latent").frames
+    >>> latents, sound = pipe(prompt, output_type="latent", return_dict=False)  # doctest: +SKIP
+    >>> larger = LTX2LatentUpsamplePipeline(pipe.vae, upsampler)  # doctest: +SKIP
+    >>> latents = larger(latents=latents, output_type="latent").frames  # doctest: +SKIP
     """
 
     def __init__(self, vae, latent_upsampler):

@@ -62,6 +62,9 @@ class DiffusionPipeline(
     model_index.json names.
 
     Components are attributes and may be replaced: `pipe.scheduler = DDIMScheduler.from_config(pipe.scheduler.config)`.
+
+    >>> pipe = sf.diffusion.DiffusionPipeline.from_pretrained("emoji-128")  # doctest: +SKIP
+    >>> pipe("red apple, fluent 3d", seed=7).images[0].save("apple.png")  # doctest: +SKIP
     """
 
     config_name = "model_index.json"

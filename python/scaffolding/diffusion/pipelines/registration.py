@@ -95,6 +95,28 @@ def _call_of(name, entry):
     return __call__, _function("_arguments_of_call", parameters, taken, "kwargs")
 
 
+# What a call of the example is given, of what the class's call takes.
+_GIVEN = {
+    "prompt": '"a red apple"',
+    "class_labels": "[207]",
+    "image": "picture",
+    "conditions": "[condition]",
+    "mask_image": "mask",
+    "control_image": "edges",
+    "video_flow": "flow",
+}
+
+
+def _example(name, entry):
+    """From a folder to the first picture; it needs weights, so that no test runs it."""
+    given = ", ".join(f"{n}={value}" for n, value in _GIVEN.items() if n in entry["call"])
+    made = "frames" if entry["makes_clips"] else "images"
+    return (
+        f'>>> pipe = sf.diffusion.{name}.from_pretrained("folder")  # doctest: +SKIP\n'
+        f">>> pipe({given}).{made}[0]  # doctest: +SKIP"
+    )
+
+
 def registered(name, base=None, more=None):
     """A class that C++ registered under that name: with its components, constructor, call and signatures. base: what a
     family's classes share. more: defaults of the constructor that are others in Python,
@@ -116,7 +138,7 @@ def registered(name, base=None, more=None):
         "__init__": _constructor(entry, more or {}),
         "__call__": call,
         "_arguments_of_call": arguments_of_call,
-        "__doc__": entry["doc"],
+        "__doc__": f"{entry['doc']}\n\n{_example(name, entry)}",
         "__module__": __name__.rpartition(".")[0],
     }
     PIPELINE_CLASSES[name] = type(name, (base or DiffusionPipeline,), members)

@@ -70,6 +70,13 @@ _TENSOR_SIGMA = {
 # diffusers' names of the second entry of a step's result.
 _SECOND = {"LCMScheduler": "denoised", "TCDScheduler": "pred_noised_sample"}
 _REQUIRED = ("model_output", "timestep", "sample", "old_pred_original_sample", "timestep_back")
+# How the example of every class calls step().
+_EXAMPLE = """>>> scheduler = sf.diffusion.{name}()
+>>> scheduler.set_timesteps(4)
+>>> t, sample, noise = scheduler.timesteps[0], sf.ones(1, 4, 8, 8), sf.zeros(1, 4, 8, 8)
+>>> scheduler.step({arguments})[0].shape
+scaffolding.Size([1, 4, 8, 8])"""
+_GIVEN = {"model_output": "noise", "timestep": "t", "sample": "sample"}
 _DEFAULTS = {
     "eta": 0.0,
     "use_clipped_model_output": False,
@@ -280,7 +287,8 @@ def native_class(name):
     timesteps = core_class.timestep_parameters()
     members = {
         "__module__": _MODULE,
-        "__doc__": f"diffusers' {name}. Its arguments are the config's fields: {' '.join(core_class.field_names())}",
+        "__doc__": f"diffusers' {name}. Its arguments are the config's fields: {' '.join(core_class.field_names())}\n\n"
+        + _EXAMPLE.format(name=name, arguments=", ".join(_GIVEN.get(p, "None") for p in steps if p in _REQUIRED)),
         "__init__": _constructor(core_class),
         "_core_class": core_class,
         "_compatibles": [] if name in _ALONE else _KARRAS,

@@ -9,6 +9,9 @@ class DataParallel(Module):
 
     device_ids: numbers of GPUs or devices, one at most; every GPU where it is None. For several, NotImplementedError: a
     process for each and DistributedDataParallel, which PyTorch advises too, is what trains on them.
+
+    >>> nn.DataParallel(nn.Linear(2, 3))(sf.ones(1, 2)).shape
+    scaffolding.Size([1, 3])
     """
 
     def __init__(self, module, device_ids=None, output_device=None, dim=0):

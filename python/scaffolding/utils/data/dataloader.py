@@ -44,6 +44,10 @@ class DataLoader:
     a loader that is given it goes on with exactly the samples that were not handed out.
 
     Raises ValueError for arguments that contradict each other and for an empty data set.
+
+    >>> samples = sf.utils.data.TensorDataset(sf.arange(5))
+    >>> [batch for batch, in sf.data.DataLoader(samples, batch_size=2)]
+    [tensor([0, 1]), tensor([2, 3]), tensor([4])]
     """
 
     def __init__(

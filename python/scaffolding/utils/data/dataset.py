@@ -8,7 +8,16 @@ from ... import _core
 
 
 class Dataset:
-    """A map from 0 .. len(self) - 1 to samples. Subclasses have __getitem__ and, for the usual samplers, __len__."""
+    """A map from 0 .. len(self) - 1 to samples. Subclasses have __getitem__ and, for the usual samplers, __len__.
+
+    >>> class Squares(sf.utils.data.Dataset):
+    ...     def __len__(self):
+    ...         return 5
+    ...     def __getitem__(self, i):
+    ...         return i * i
+    >>> Squares()[3]
+    9
+    """
 
     def __getitem__(self, index):
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -20,6 +29,12 @@ class Dataset:
 class IterableDataset(Dataset):
     """A stream of samples: subclasses have __iter__. With workers, each iterates a stream of its own:
     use get_worker_info() to divide them.
+
+    >>> class Count(sf.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(4))
+    >>> list(sf.data.DataLoader(Count(), batch_size=2))
+    [tensor([0, 1]), tensor([2, 3])]
     """
 
     def __iter__(self):
@@ -30,7 +45,11 @@ class IterableDataset(Dataset):
 
 
 class TensorDataset(Dataset):
-    """Sample i is the tuple of tensor[i] of each tensor; all must have the same size(0) (ValueError)."""
+    """Sample i is the tuple of tensor[i] of each tensor; all must have the same size(0) (ValueError).
+
+    >>> sf.utils.data.TensorDataset(sf.tensor([1., 2.]), sf.tensor([0, 1]))[1]
+    (tensor(2.), tensor(1))
+    """
 
     def __init__(self, *tensors):
         if not tensors:
@@ -48,7 +67,11 @@ class TensorDataset(Dataset):
 
 class StackDataset(Dataset):
     """Samples of several datasets side by side: sample i is the tuple of dataset[i], or a dict where datasets are given
-    by name. All must be equally long (ValueError)."""
+    by name. All must be equally long (ValueError).
+
+    >>> sf.utils.data.StackDataset(image=["a", "b"], label=[0, 1])[1]
+    {'image': 'b', 'label': 1}
+    """
 
     def __init__(self, *args, **kwargs):
         if bool(args) == bool(kwargs):
@@ -81,7 +104,12 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Several data sets one after the other."""
+    """Several data sets one after the other.
+
+    >>> both = sf.utils.data.ConcatDataset([["a", "b"], ["c"]])
+    >>> len(both), both[2]
+    (3, 'c')
+    """
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
@@ -104,7 +132,14 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """Several streams one after the other."""
+    """Several streams one after the other.
+
+    >>> class Count(sf.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter([1, 2])
+    >>> list(sf.utils.data.ChainDataset([Count(), Count()]))
+    [1, 2, 1, 2]
+    """
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
@@ -117,7 +152,11 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset):
-    """The samples of dataset at the given indices."""
+    """The samples of dataset at the given indices.
+
+    >>> sf.utils.data.Subset(["a", "b", "c"], [2, 0])[0]
+    'c'
+    """
 
     def __init__(self, dataset, indices):
         self.dataset = dataset
@@ -137,6 +176,9 @@ def random_split(dataset, lengths, generator=None):
     fractions that sum to 1.
 
     The permutation is torch's for the same generator seed.
+
+    >>> [len(part) for part in sf.utils.data.random_split(range(10), [0.7, 0.3])]
+    [7, 3]
     """
     lengths = list(lengths)
     total = len(dataset)

@@ -13,6 +13,9 @@ class DistributedSampler(Sampler):
 
     All parts are of one size: samples from the beginning are repeated at the end, or with drop_last some are left out.
     set_epoch(n) before each epoch gives it an order of its own; the same one again otherwise, so that a loader resumes.
+
+    >>> list(sf.utils.data.DistributedSampler(range(6), num_replicas=2, rank=1, shuffle=False))
+    [1, 3, 5]
     """
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
@@ -57,6 +60,10 @@ class PartsSampler(Sampler):
     batch_sampler: gives the batches of all processes, in one order everywhere (seed all alike): of every `parts` of
     them, a step, process `rank` of `num_replicas` has parts / num_replicas neighbours. What is left over at the end of
     an epoch is left out.
+
+    >>> batches = sf.utils.data.BatchSampler(range(8), batch_size=2, drop_last=True)
+    >>> list(sf.utils.data.PartsSampler(batches, parts=2, num_replicas=2, rank=0))
+    [[0, 1], [4, 5]]
     """
 
     def __init__(self, batch_sampler, parts, num_replicas=None, rank=None):

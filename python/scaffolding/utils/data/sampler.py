@@ -15,14 +15,25 @@ def _positive(who, name, value):
 
 
 class Sampler:
-    """An iterable of indices (or of lists of them, as a batch sampler)."""
+    """An iterable of indices (or of lists of them, as a batch sampler).
+
+    >>> class Backwards(sf.utils.data.Sampler):
+    ...     def __iter__(self):
+    ...         return iter([2, 1, 0])
+    >>> list(Backwards())
+    [2, 1, 0]
+    """
 
     def __iter__(self):
         raise NotImplementedError("Subclasses of Sampler should implement __iter__.")
 
 
 class SequentialSampler(Sampler):
-    """0, 1, 2, ..."""
+    """0, 1, 2, ...
+
+    >>> list(sf.utils.data.SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source):
         self.data_source = data_source
@@ -71,7 +82,11 @@ class _Drawn(Sampler):
 
 
 class RandomSampler(_Drawn):
-    """A permutation of the data set; with replacement=True, num_samples independent draws."""
+    """A permutation of the data set; with replacement=True, num_samples independent draws.
+
+    >>> sorted(sf.utils.data.RandomSampler(range(4)))
+    [0, 1, 2, 3]
+    """
 
     _seeds_its_own = True
 
@@ -102,7 +117,11 @@ class RandomSampler(_Drawn):
 
 
 class SubsetRandomSampler(_Drawn):
-    """A permutation of the given indices."""
+    """A permutation of the given indices.
+
+    >>> sorted(sf.utils.data.SubsetRandomSampler([5, 7, 9]))
+    [5, 7, 9]
+    """
 
     def __init__(self, indices, generator=None):
         super().__init__(generator)
@@ -116,7 +135,11 @@ class SubsetRandomSampler(_Drawn):
 
 
 class WeightedRandomSampler(_Drawn):
-    """num_samples indices drawn with probabilities in proportion to weights."""
+    """num_samples indices drawn with probabilities in proportion to weights.
+
+    >>> list(sf.utils.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
+    [1, 1, 1]
+    """
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         super().__init__(generator)
@@ -136,7 +159,11 @@ class WeightedRandomSampler(_Drawn):
 
 
 class BatchSampler(Sampler):
-    """Lists of batch_size indices of sampler; the last may be shorter, unless drop_last."""
+    """Lists of batch_size indices of sampler; the last may be shorter, unless drop_last.
+
+    >>> list(sf.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler, batch_size, drop_last):
         _positive("BatchSampler", "batch_size", batch_size)
