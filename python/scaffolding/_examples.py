@@ -1,8 +1,8 @@
 """Examples at the end of the documents of what C++ registers: help(sf.softmax), help(sf.nn.Conv2d).
 
-They stand in examples.txt.xz, which is read when such a document is asked for: under [ops], [nn] and [data] a line of
-names, a session of Python as doctest has them, an empty line. "ReLU = relu" gives a layer the example of the function
-that it calls. Functions and classes of Python have theirs in their docstrings.
+They stand in examples/, which is read when such a document is asked for: a line of names, a session of Python as
+doctest has them, an empty line. "ReLU = relu" gives a layer the example of the function that it calls. Functions and
+classes of Python have theirs in their docstrings.
 """
 
 import os
@@ -12,26 +12,20 @@ _read = {}
 
 
 def table(subject):
-    """{name: session} of a part of the file; empty in a Python without lzma."""
-    if not _read:
-        try:
-            import lzma
-        except ImportError:
-            return {}
-        part, borrowed = {}, {}
-        with lzma.open(os.path.join(os.path.dirname(__file__), "examples.txt.xz"), "rt", encoding="utf-8") as file:
+    """{name: session} of a file of examples/."""
+    if subject not in _read:
+        read, borrowed = {}, {}
+        with open(os.path.join(os.path.dirname(__file__), "examples", subject + ".txt"), encoding="utf-8") as file:
             for block in file.read().strip().split("\n\n"):
                 names, _, session = block.partition("\n")
-                if names.startswith("["):
-                    part = _read.setdefault(names[1:-1], {})
-                elif session:
-                    part.update(dict.fromkeys(names.split(), session))
+                if session:
+                    read.update(dict.fromkeys(names.split(), session))
                 else:
                     layer, _, function = names.split()
                     borrowed[layer] = function
         for layer, function in borrowed.items():
-            session = _read["ops"][function]
-            _read["nn"][layer] = re.sub(rf"\b(sf|F)\.{function}\(", f"nn.{layer}()(", session)
+            read[layer] = re.sub(rf"\b(sf|F)\.{function}\(", f"nn.{layer}()(", table("ops")[function])
+        _read[subject] = read
     return _read[subject]
 
 

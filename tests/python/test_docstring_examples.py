@@ -121,7 +121,7 @@ def test_every_name_has_an_example_that_is_true(place, monkeypatch, tmp_path):
             (tmp_path / name).mkdir()
             monkeypatch.chdir(tmp_path / name)
             wrong.append(failures(f"{place}.{name}", document))
-    assert not lacking, f"{place}: an example is missing (scaffolding/examples.txt.xz, or the docstring): {lacking}"
+    assert not lacking, f"{place}: an example is missing (scaffolding/examples/, or the docstring): {lacking}"
     assert not any(wrong), "".join(wrong)
 
 
