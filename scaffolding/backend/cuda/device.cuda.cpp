@@ -132,12 +132,12 @@ void allow_shared(const void* kernel, int bytes, int device, const char* op) {
   most = bytes;
 }
 
-DeviceScope::DeviceScope(int device) : outer_(int16_t(scoped_device)) {
+DeviceScope::DeviceScope(int device) : outer_(scoped_device) {
   if (outer_ == device) return;
   if (device > 0 || device_count() > 1) {
     int previous = 0;
     check(cudaGetDevice(&previous), "cuda");
-    previous_ = int16_t(previous);
+    previous_ = previous;
     changed_ = previous != device;
     if (changed_) check(cudaSetDevice(device), "cuda");
   }

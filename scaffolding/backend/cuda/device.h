@@ -51,7 +51,7 @@ class DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  int16_t previous_ = 0, outer_;  // below kMaxDevices
+  int previous_ = 0, outer_;
   bool changed_ = false;
 };
 
