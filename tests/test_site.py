@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from test_trajectory_page import BROWSER
+from chromium import browser
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTHS = (360, 1280)
@@ -60,7 +60,7 @@ SEARCHES = """<pre id="said">[]</pre><script>addEventListener("load", () => setT
 
 def said_on(path, count):
     """The list of `count` or more that a page leaves under #said."""
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent / 'profile'}"]
+    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent / 'profile'}"]
     command += ["--window-size=1400,1000", "--dump-dom", path.as_uri()]
     for budget in (8000, 32000, 128000):  # may be over before all is said, where the machine is busy
         timed = [*command, f"--virtual-time-budget={budget}"]
@@ -104,9 +104,7 @@ def faults(said):
 
 @pytest.fixture
 def site(tmp_path):
-    if BROWSER is None:
-        pytest.skip("no Chromium here (apt install chromium, or CHROMIUM=its path): the site was not looked at")
-    pytest.importorskip("mkdocs")
+    browser()
     sf = pytest.importorskip("scaffolding")
     hooks = [str(ROOT / f"tools/mkdocs_{name}.py") for name in ("tabs", "links", "reference")]
     config = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": str(ROOT / "docs"), "hooks": hooks}
@@ -136,8 +134,6 @@ def test_pages_at_two_widths(site):
 
 
 def test_what_is_wrong_is_told(tmp_path):
-    if BROWSER is None:
-        pytest.skip("no Chromium here: nothing was tried")
     (tmp_path / "page.html").write_text(
         '<html><body style="margin:0"><article><img src="none.png"><div style="width:500px">wide</div></article>'
         '<script src="https://elsewhere.invalid/a.js"></script></body></html>'

@@ -2,17 +2,14 @@
 
 import html
 import json
-import os
 import pathlib
 import re
-import shutil
 import subprocess
 
 import pytest
+from chromium import browser
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/trajectory.html"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-BROWSER = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 # What every test may call. A position is one of the canvas of 256 by 256.
 TOOLS = """
@@ -58,8 +55,7 @@ function inked() {   // pixels of the drawing that are not grey
 
 @pytest.fixture
 def page(tmp_path):
-    if BROWSER is None:
-        pytest.skip("no Chromium here (apt install chromium, or CHROMIUM=its path): the page was not tried")
+    program = browser()
 
     def run(script):
         """What `script` leaves in `say`."""
@@ -72,7 +68,7 @@ def page(tmp_path):
         assert own.count("</body>") == 1
         path = tmp_path / "page.html"
         path.write_text(own.replace("</body>", end))
-        command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        command = [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
         command += ["--window-size=1200,900", "--dump-dom", path.as_uri()]
         for budget in (4000, 16000, 64000):  # may be over before files are read, where the machine is busy
             timed = [*command, f"--virtual-time-budget={budget}"]

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import sqlite3
 import struct
@@ -12,12 +11,11 @@ import time
 import zlib
 
 import pytest
+from chromium import browser
 from postgres_server import postgres
 from served import Server, serving, skip_without_server
 
 FILES = pathlib.Path(__file__).resolve().parents[2] / "scaffolding/server/page"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-BROWSER = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script> apple'
 SLOW = 30_000  # milliseconds: the machine may be busy
 
@@ -30,10 +28,8 @@ def chromium(program, build_dir):
         from playwright.sync_api import sync_playwright
     except ImportError:
         missing("no playwright here (pip install playwright axe-playwright-python): the page was not tried")
-    if BROWSER is None:
-        missing("no Chromium here (apt install chromium, or CHROMIUM=its path): the page was not tried")
     with sync_playwright() as play:
-        running = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+        running = play.chromium.launch(executable_path=browser(), args=["--no-sandbox", "--disable-gpu"])
         yield running
         running.close()
 

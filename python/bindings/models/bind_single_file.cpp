@@ -44,7 +44,7 @@ void bind_single_file(nb::module_& m) {
           },
           nb::arg("path"), nb::arg("configs") = nb::dict(), nb::arg("prediction_type") = "",
           nb::arg("parts") = std::vector<std::string>(), nb::arg("extract_ema") = false, nb::arg("class_name") = "")
-      .def_static("recognises", &SingleFile::recognises, nb::arg("path"))
+      .def_static("is_alone", &SingleFile::is_alone, nb::arg("path"), nb::arg("class_name"))
       .def_prop_ro("kind", [](const SingleFile& f) { return f.kind().name; })
       .def("model_index", [](const SingleFile& f) { return to_python(f.model_index()); })
       .def("parts",

@@ -320,7 +320,7 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
             f"{cls.__name__}.from_single_file", quantization_config, torch_dtype
         )
         model = cls.__new__(cls)
-        if not places or (alone and not _core._SingleFile.recognises(path)):
+        if not places or _core._SingleFile.is_alone(path, cls._class_name):
             fields = {**(config or {}), **kwargs}
             _models.load_alone(model, cls._class_name, path, fields, torch_dtype, device, keep_blocks, quantize)
             return model

@@ -45,6 +45,7 @@ SingleFileKind kind_of(const io::Object& json) {
                       required(json, "model_index"),
                       {},
                       {}};
+  if (auto* alone = json.find("networks_alone")) kind.networks_alone = alone->as_bool();
   auto& parts = required(json, "parts").items();
   for (size_t i = 0; i + 1 < parts.size(); i += 2) {
     const io::Object& part = parts[i + 1];
@@ -143,10 +144,13 @@ struct Contents {
 
 OtherFamily other_family(const Contents& contents) {
   auto there = [&](const SingleFileMark& mark) { return contents.has(mark); };
+  auto there_or_denoisers = [&](const SingleFileMark& mark) {
+    return there(mark) || there({Contents::kDenoiser + mark.tensor, mark.shape});
+  };
   for (auto& other : known().others)
-    for (auto& mark : other.any)
-      if (std::any_of(other.none.begin(), other.none.end(), there)) break;
-      else if (contents.has(mark) || contents.has({Contents::kDenoiser + mark.tensor, mark.shape})) return other.family;
+    if (std::any_of(other.any.begin(), other.any.end(), there_or_denoisers) &&
+        std::none_of(other.none.begin(), other.none.end(), there))
+      return other.family;
   return {};
 }
 

@@ -46,6 +46,7 @@ struct SingleFileKind {
   io::Object model_index;             // _class_name, and what the pipeline's constructor takes besides parts
   std::vector<SingleFilePart> parts;  // scheduler, text_encoder, text_encoder_2, unet, vae
   std::vector<SingleFileTokenizer> tokenizers;
+  bool networks_alone = false;  // each comes in a file of its own as well, which is none of the kinds
 };
 
 const std::vector<SingleFileKind>& single_file_kinds();

@@ -61,9 +61,15 @@ static std::string outer_of(const io::Checkpoint& file) {
   return nested ? "state_dict." : "";
 }
 
-bool SingleFile::recognises(const std::string& path) {
+bool SingleFile::is_alone(const std::string& path, const std::string& class_name) {
+  auto has_class = [&](const SingleFilePart& part) { return part.class_name == class_name; };
+  auto& kinds = single_file_kinds();
+  if (std::none_of(kinds.begin(), kinds.end(), [&](auto& kind) {
+        return kind.networks_alone && std::any_of(kind.parts.begin(), kind.parts.end(), has_class);
+      }))
+    return false;
   const auto file = io::open_checkpoint(path);
-  return !packed_files(file->metadata(), path).empty() || find_single_file_kind(*file, outer_of(*file));
+  return packed_files(file->metadata(), path).empty() && !find_single_file_kind(*file, outer_of(*file));
 }
 
 SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options)

@@ -33,8 +33,9 @@ class SingleFile {
   // RuntimeError when the file cannot be read; ValueError when it is damaged, is no such model, lacks tensors of a part
   // that it has, or has some of another shape; NotSupported for models of other families.
   explicit SingleFile(const std::string& path, const SingleFileOptions& options = {});
-  // Whether the constructor would take the file for one of the kinds, or for one that brings its configs.
-  static bool recognises(const std::string& path);
+  // Whether the file is for load_single_model(): a network of this class may come alone, and the file is none of the
+  // kinds and brings no configs.
+  static bool is_alone(const std::string& path, const std::string& class_name);
   SingleFile(const SingleFile&) = delete;
 
   struct Part {

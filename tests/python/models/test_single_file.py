@@ -419,6 +419,13 @@ def test_files_that_are_something_else(error, message, names, tmp_path):
         open_file(save(names, tmp_path / "a.safetensors"))
 
 
+@pytest.mark.parametrize("cls", [sf.models.UNet2DConditionModel, sf.models.AutoencoderKL])
+def test_a_network_says_what_else_the_file_is(cls, tmp_path):
+    lora = {"lora_unet_mid_block_attentions_0_proj_in.lora_down.weight": [4, 8]}
+    with pytest.raises(ValueError, match="is a LoRA"):
+        cls.from_single_file(save(lora, tmp_path / "a.safetensors"))
+
+
 OTHERS = json.loads((folders.ROOT / "scaffolding/models/configs/not_supported.json").read_text())["not_supported"]
 OTHERS = [other for other in OTHERS if other["title"] != "a ControlNet"]  # which has models of its own
 
