@@ -41,7 +41,7 @@ def test_a_crowd_loses_no_job(program, build_dir, tmp_path):
             elif what == "change":
                 server.request("PATCH", job["url"], {"priority": "high"})
             elif what == "models":
-                name = drawn.choice(["skip", "unload-checkpoint", "refresh-loras"])
+                name = drawn.choice(["skip", "unload-checkpoint", "reload-checkpoint", "refresh-loras"])
                 assert server.post(f"/sdapi/v1/{name}")[0] == 200
             else:
                 assert [server.get(path)[0] for path in LISTS] == [200] * len(LISTS)

@@ -2,6 +2,7 @@
 of another size than the picture's, by every API."""
 
 import base64
+import functools
 import re
 import shutil
 import threading
@@ -57,6 +58,9 @@ def test_models_leave_memory_and_come_back(server):
         time.sleep(0.02)
     assert before - resident(server) > weights / 2
     assert server.post("/sdapi/v1/reload-checkpoint")[:2] == (200, {})
+    while gauge(server, "scaffolding_model_bytes") != weights:  # without a job that needs them
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert made(server) == first and gauge(server, "scaffolding_model_bytes") == weights
 
 
@@ -99,6 +103,34 @@ def test_skip_keeps_what_there_is_and_goes_on_with_the_next(server):
     after = re.search(r", Skipped after: (\d+)$", first["info"])
     assert after and 3 <= int(after[1]) < 100 and "scaffolding" not in first["items"], first  # nothing repeats it
     assert "Skipped" not in second["info"] and "scaffolding" in second["items"], second
+
+
+def test_interrupt_answers_with_what_there_is_and_cancels_what_waits(server):
+    answers = {}
+    threads = []
+    for name, steps in (("runs", 400), ("waits", 2)):
+        body = {**BODY, "steps": steps, "n_iter": 3}
+        post = functools.partial(server.post, "/sdapi/v1/txt2img", body, timeout=600)
+        threads.append(threading.Thread(target=lambda name=name, post=post: answers.update({name: post()})))
+        threads[-1].start()
+        deadline = time.monotonic() + 300
+        while server.get("/sdapi/v1/progress")[1]["state"]["job_count"] < len(threads):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    while server.get("/sdapi/v1/progress")[1]["state"]["sampling_step"] < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not server.get("/sdapi/v1/progress")[1]["state"]["interrupted"]
+    assert server.post("/sdapi/v1/interrupt")[:2] == (200, {})
+    for thread in threads:
+        thread.join(timeout=600)
+    status, answer, _ = answers["runs"]
+    assert status == 200 and len(answer["images"]) == 1, answer  # of three: the one that had begun
+    info = server.post("/sdapi/v1/png-info", {"image": answer["images"][0]})[1]["info"]
+    assert 3 <= int(re.search(r", Skipped after: (\d+)$", info)[1]) < 400
+    status, answer, _ = answers["waits"]
+    assert status == 409 and "cancelled" in answer["detail"], answer
+    assert len(made(server)) == 1
 
 
 def test_masks_of_another_size(server, tmp_path):

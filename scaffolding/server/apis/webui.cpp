@@ -361,7 +361,7 @@ void tell_progress(Context& c, const Call& call, const Answer& answer) {
   for (auto& j : jobs)
     if (!now || (j.record.state == JobState::Running && now->record.state != JobState::Running)) now = &j;
   json state{{"skipped", false},
-             {"interrupted", false},
+             {"interrupted", now && now->interrupted},
              {"stopping_generation", false},
              {"job", now ? now->record.id : ""},
              {"job_count", jobs.size()},
@@ -397,16 +397,25 @@ void add_webui_routes(Router& router, Context& c) {
            [&c](Call& call, const Answer& a) { tell_progress(c, call, a); })
       .asks({field("skip_current_image", FieldKind::Flag)});
   for (const char* method : {"GET", "POST"}) {
-    router.add(method, "/sdapi/v1/interrupt", "Cancels the caller's own jobs", [&c](Call& call, const Answer& a) {
-      c.jobs.cancel_all(call.caller.name);
-      a->respond(json_response(json::object()));
-    });
+    router.add(method, "/sdapi/v1/interrupt",
+               "Ends the caller's own jobs with the pictures that have begun, as they are",
+               [&c](Call& call, const Answer& a) {
+                 c.jobs.interrupt(call.caller.name);
+                 a->respond(json_response(json::object()));
+               });
     router.add(method, "/sdapi/v1/skip", "Ends the pictures that are being made as they are, and goes on with the next",
                [&c](Call& call, const Answer& a) {
                  c.jobs.skip(call.caller.name);
                  a->respond(json_response(json::object()));
                });
   }
+  router.add("POST", "/sdapi/v1/reload-checkpoint",
+             "Reads the caller's model into memory, before the first job needs it",
+             [&c, choices](Call& call, const Answer& a) {
+               const std::string model = choices->model(call.caller);
+               c.jobs.load_model(c.jobs.shelf().find(model.empty() ? c.jobs.shelf().default_model() : model).name);
+               a->respond(json_response(json::object()));
+             });
   router.add("GET", "/sdapi/v1/options", "What applies to the caller's jobs",
              [&c, choices](Call& call, const Answer& a) {
                std::string model = choices->model(call.caller);

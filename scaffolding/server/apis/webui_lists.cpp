@@ -157,8 +157,6 @@ void add_webui_list_routes(Router& router, Context& c) {
              a->respond(json_response(json::object()));
            })
       .admin();
-  router.add("POST", "/sdapi/v1/reload-checkpoint", "Without effect: a model is loaded by the first job that needs it",
-             [](Call&, const Answer& a) { a->respond(json_response(json::object())); });
 }
 
 }  // namespace sf::server

@@ -145,18 +145,26 @@ bool Jobs::cancel(const std::string& id) {
   return true;
 }
 
-size_t Jobs::cancel_all(const std::string& client) {
-  size_t n = 0;
-  for (auto& job : active(client)) n += cancel(job.record.id);
-  return n;
-}
-
 void Jobs::skip(const std::string& client) {
   std::lock_guard lock(mutex_);
   for (auto& [id, job] : live_)
     if (job->mine && job->record.state == JobState::Running && job->record.client == client &&
         job->record.request.api == "webui")
       job->skipped = true;
+}
+
+void Jobs::interrupt(const std::string& client) {
+  for (auto& view : active(client)) {
+    {
+      std::lock_guard lock(mutex_);
+      const LivePointer job = live(view.record.id);
+      if (job && job->mine && job->record.state == JobState::Running && job->record.request.api == "webui") {
+        job->interrupted = true;
+        continue;
+      }
+    }
+    cancel(view.record.id);
+  }
 }
 
 bool Jobs::set_priority(const std::string& id, Priority priority) {
@@ -184,7 +192,7 @@ std::optional<JobView> Jobs::find(const std::string& id) const {
     std::lock_guard lock(mutex_);
     if (LivePointer job = live(id)) {
       JobView view{.record = job->record, .step = job->step, .steps = job->steps, .place = job->place};
-      view.made = job->made, view.decoded = job->decoded;
+      view.made = job->made, view.decoded = job->decoded, view.interrupted = job->interrupted;
       view.queue_place = queue_.place_of(id, seconds_now());
       if (job->steps && job->step_seconds > 0)
         view.seconds_left =
@@ -306,6 +314,14 @@ void Jobs::unload_models() {
   {
     std::lock_guard lock(mutex_);
     unload_ = true;
+  }
+  wake_.notify_all();
+}
+
+void Jobs::load_model(const std::string& model) {
+  {
+    std::lock_guard lock(mutex_);
+    to_load_ = model;
   }
   wake_.notify_all();
 }

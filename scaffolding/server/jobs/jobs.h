@@ -54,6 +54,7 @@ struct JobView {
   double decoded = 0;                      // of a clip's frames, the share that is there
   std::optional<size_t> queue_place;       // how many go before it
   double seconds_left = -1;                // as the steps so far took; below 0: not known
+  bool interrupted = false;                // it ends with the pictures that have begun
   double progress() const;                 // 0 to 1
 };
 
@@ -78,10 +79,11 @@ class Jobs {
   Accepted submit(JobRecord job);
   // false where it is over, or not there
   bool cancel(const std::string& id);
-  void cancel_left(const std::string& id);       // its client is gone: at once, or once the history answers
-  size_t cancel_all(const std::string& client);  // of that client, by its API: how many
+  void cancel_left(const std::string& id);  // its client is gone: at once, or once the history answers
   // The pictures that this server makes of its web UI's jobs end as they are now; the jobs go on with the next ones.
   void skip(const std::string& client);
+  // Those end with the pictures that have begun, as they are now; what else the client has is cancelled.
+  void interrupt(const std::string& client);
   bool set_priority(const std::string& id, Priority priority);  // false where it does not wait
 
   std::optional<JobView> find(const std::string& id) const;
@@ -107,6 +109,7 @@ class Jobs {
   const Samplers& samplers() const { return samplers_; }
   // Asked of the worker, between steps: whatever runs keeps its networks.
   void unload_models();
+  void load_model(const std::string& model);  // beside what runs, where it has room; after an unload_models() before
 
  private:
   struct Live;
@@ -206,6 +209,7 @@ class Jobs {
   std::map<std::string, std::shared_ptr<LatentColours>> colours_;  // by model; the worker's
   std::atomic<bool> stopping_{false};
   bool stop_now_ = false, unload_ = false;
+  std::string to_load_;    // by load_model()
   bool has_news_ = false;  // a job came, or a model
   struct Loading {
     std::string model;

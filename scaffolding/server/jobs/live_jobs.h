@@ -20,7 +20,7 @@ struct Jobs::Live {
   uint64_t event_ids = 0;
   std::vector<std::function<bool(const JobEvent&)>> subscribers;
   std::vector<std::function<void(const JobRecord&)>> waiters;
-  bool cancelled = false, skipped = false;
+  bool cancelled = false, skipped = false, interrupted = false;
   int64_t unsaved = 0;          // pictures that were made and are not on the disk yet
   std::string failure;          // of saving one of them
   bool given_up = false;        // one of them could not be saved before the server stopped

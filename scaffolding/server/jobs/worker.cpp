@@ -438,19 +438,22 @@ void Jobs::drop_ended(double now) {
   for (auto& g : groups_)
     for (auto at = g.jobs.begin(); at != g.jobs.end();) {
       Active& a = *at++;
-      bool cancelled, lost, failed, skipped;
+      bool cancelled, lost, failed, skipped, interrupted;
       {
         std::lock_guard lock(mutex_);
         cancelled = a.job->cancelled, lost = a.job->lost, failed = !a.job->failure.empty();
-        skipped = std::exchange(a.job->skipped, false);
+        skipped = std::exchange(a.job->skipped, false), interrupted = a.job->interrupted;
       }
       if (lost) lose(g, a);
       else if (failed) end(g, a, JobState::Failed, "");  // it says why
       else if (cancelled) end(g, a, JobState::Cancelled, "");
       else if (now - a.job->record.started > settings_.most_running)
         end(g, a, JobState::Failed, "the job ran for longer than this server lets it");
-      else if (skipped)
+      else if (interrupted && a.next == 0) end(g, a, JobState::Cancelled, "");  // there is nothing of it
+      else if (interrupted || skipped) {
+        if (interrupted) a.next = a.job->record.request.count;
         for (auto& seat : a.seats) seat.run->skip();
+      }
     }
   groups_.remove_if([](const Group& g) { return g.jobs.empty(); });
 }
@@ -459,12 +462,15 @@ void Jobs::work() {
   double looked = 0;
   for (;;) {
     LivePointer next;
-    std::string wanted;  // the model of the job that is the next
+    std::string wanted;   // the model of the job that is the next
+    std::string ordered;  // one that somebody wants in memory
     bool overtakes = false;
     {
       std::unique_lock lock(mutex_);
       auto ready = [&] {
         return stop_now_ || stopping_ || (unload_ && groups_.empty()) || !groups_.empty() ||
+               (!to_load_.empty() && (!loading_ || loading_->failed)) ||
+               (loading_ && loading_->is_over && !loading_->failed) ||
                (queue_.size() > 0 && (has_news_ || !loading_ || loading_->failed));
       };
       wake_.wait_for(lock, std::chrono::seconds(5), ready);
@@ -481,10 +487,12 @@ void Jobs::work() {
         if (overtakes ? is_at_hand(model) : may_join(groups_.back(), job->record)) queue_.remove(best->id), next = job;
         if (next) next->mine = true;
       }
+      if (wanted.empty() && !unload_ && (!loading_ || loading_->failed)) ordered.swap(to_load_);
     }
     if (next && sharing_ && !claim(next)) next = nullptr, wanted.clear();
     take_loaded();
     if (!next && !wanted.empty()) load_beside(wanted, overtakes);
+    else if (!ordered.empty()) load_beside(ordered, groups_.empty());
     if (next && overtakes) {
       if (loading_ && loading_->model == next->record.request.model) loading_.reset();  // it failed
       const JobRequest& r = next->record.request;
