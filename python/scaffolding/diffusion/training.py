@@ -31,6 +31,12 @@ def training_batch(scheduler, latents, noise=None, timesteps=None, generator=Non
 
     ValueError for options that do not go with the scheduler, TypeError for a scheduler that models are not trained
     with.
+
+    >>> batch = sf.diffusion.training_batch(sf.diffusion.DDPMScheduler(), sf.randn(2, 4, 8, 8), snr_gamma=5.0)
+    >>> batch.noisy_latents.shape, batch.timesteps.shape
+    (scaffolding.Size([2, 4, 8, 8]), scaffolding.Size([2]))
+    >>> batch.loss(batch.target)
+    tensor(0.)
     """
     given = {k: v for k, v in options.items() if v is not None}
     return _diffusion.training_batch(core_of("training_batch", scheduler), latents, given, noise, timesteps, generator)
@@ -68,6 +74,13 @@ def diffusion_loss(
     it gets none. With condition_dropout some samples get null_condition (of one sample, [1, N, C] or [N, C]: the
     embedded empty prompt; zeros without one) instead of encoder_hidden_states[B, N, C], and zeros for text_embeds of
     added_cond_kwargs. The other arguments are training_batch's.
+
+    >>> unet = sf.diffusion.UNet2DModel(8, 4, 4, block_out_channels=[8, 8], norm_num_groups=4, layers_per_block=1,
+    ...                                 down_block_types=["DownBlock2D"] * 2, up_block_types=["UpBlock2D"] * 2)
+    >>> loss = sf.diffusion.diffusion_loss(unet, sf.diffusion.DDPMScheduler(), sf.randn(2, 4, 8, 8))
+    >>> loss.backward()
+    >>> loss.shape, unet.conv_in.weight.grad.shape
+    (scaffolding.Size([]), scaffolding.Size([8, 4, 3, 3]))
     """
     batch = training_batch(
         scheduler,
@@ -103,5 +116,8 @@ def diffusion_loss(
 def compute_snr(noise_scheduler, timesteps):
     """The signal-to-noise ratio at timesteps[...] of a scheduler with alphas_cumprod:
     alphas_cumprod / (1 - alphas_cumprod), float32.
+
+    >>> sf.diffusion.compute_snr(sf.diffusion.DDPMScheduler(), sf.tensor([0, 500, 999]))
+    tensor([9.9973e+03, 8.4360e-02, 4.0360e-05])
     """
     return _diffusion.compute_snr(core_of("compute_snr", noise_scheduler), timesteps)

@@ -50,12 +50,24 @@ class RemovableHandle:
 
 
 def register_optimizer_step_pre_hook(hook):
-    """hook(optimizer, args, kwargs) before the step of every optimizer; may return new (args, kwargs)."""
+    """hook(optimizer, args, kwargs) before the step of every optimizer; may return new (args, kwargs).
+
+    >>> handle = optim.optimizer.register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: print("before"))
+    >>> optim.SGD([sf.ones(1)], lr=0.1).step()
+    before
+    >>> handle.remove()
+    """
     return RemovableHandle(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook):
-    """hook(optimizer, args, kwargs) after the step of every optimizer."""
+    """hook(optimizer, args, kwargs) after the step of every optimizer.
+
+    >>> handle = optim.optimizer.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: print("after"))
+    >>> optim.SGD([sf.ones(1)], lr=0.1).step()
+    after
+    >>> handle.remove()
+    """
     return RemovableHandle(_global_post_hooks, hook)
 
 

@@ -12,7 +12,12 @@ def _is_numpy(data):
 
 
 def default_convert(data):
-    """data with numpy arrays and scalars as tensors, inside mappings and sequences too."""
+    """data with numpy arrays and scalars as tensors, inside mappings and sequences too.
+
+    >>> import numpy
+    >>> sf.utils.data.default_convert({"x": numpy.ones(2, "float32"), "name": "a"})
+    {'x': tensor([1., 1.]), 'name': 'a'}
+    """
     if isinstance(data, _core.Tensor) or isinstance(data, (str, bytes)):
         return data
     if _is_numpy(data):
@@ -36,6 +41,10 @@ def _like_mapping(of, items):
 def default_collate(batch):
     """Samples to a batch: tensors, arrays and numbers become tensors with a first dimension of len(batch), mappings,
     tuples and lists are collated by element, strings stay a list. TypeError for other types.
+
+    >>> sf.utils.data.default_collate([{"x": sf.ones(2), "label": 3}, {"x": sf.zeros(2), "label": 5}])
+    {'x': tensor([[1., 1.],
+            [0., 0.]]), 'label': tensor([3, 5])}
     """
     first = batch[0]
     if isinstance(first, _core.Tensor):
