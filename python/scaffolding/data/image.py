@@ -81,7 +81,11 @@ def save_animation(path, frames, *, fps=10, loop=0, durations=None, quality=80, 
 
 
 def can_write_animation(path):
-    """Whether this build writes animations of the path's suffix, .gif or .webp."""
+    """Whether this build writes animations of the path's suffix, .gif or .webp.
+
+    >>> sf.data.can_write_animation("a.webp")
+    True
+    """
     return _data.can_write_animation(os.fspath(path))
 
 

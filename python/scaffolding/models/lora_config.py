@@ -25,6 +25,11 @@ class LoraConfig:
 
     The numbers are PEFT's for the same seed. ValueError from add_adapter for what makes no sense; NotImplementedError
     for PEFT's fields that are not here (use_dora, bias, modules_to_save, layers_to_transform).
+
+    >>> model = sf.models.DiTTransformer2DModel(2, 8, num_layers=1, sample_size=8)
+    >>> model.requires_grad_(False).add_adapter(sf.models.LoraConfig(r=4, target_modules=["to_q", "to_k"]))
+    >>> model.num_parameters(only_trainable=True)
+    256
     """
 
     r: int = 8
