@@ -46,7 +46,13 @@ class KernelAverages(list):
 
 class profile:
     """Records the kernel calls of all threads while it is entered; one at a time. counter, which: a ctypes function
-    `int64_t counter(int which)` and a tuple of what it is asked for after each call, numbers that only grow."""
+    `int64_t counter(int which)` and a tuple of what it is asked for after each call, numbers that only grow.
+
+    >>> with sf.profiler.profile() as run:
+    ...     y = sf.ones(8, 8) @ sf.ones(8, 8)
+    >>> [(row.key, row.count, row.flops) for row in run.key_averages() if row.flops]
+    [('gemm', 1, 1024.0)]
+    """
 
     def __init__(self, *, counter=None, which=()):
         self._counter, self._which = counter, list(which) if counter is not None else []

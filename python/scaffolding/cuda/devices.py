@@ -6,17 +6,27 @@ from .. import _core
 
 
 def is_available():
-    """Whether the CUDA library loads and sees a GPU."""
+    """Whether the CUDA library loads and sees a GPU.
+
+    >>> device = "cuda" if sf.cuda.is_available() else "cpu"
+    """
     return _core._backend_available("cuda")[0]
 
 
 def why_not():
-    """Why CUDA is not available: the missing library, driver or GPU; empty when it is."""
+    """Why CUDA is not available: the missing library, driver or GPU; empty when it is.
+
+    >>> print(sf.cuda.why_not() or sf.cuda.get_device_name())  # doctest: +SKIP
+    NVIDIA H200
+    """
     return _core._backend_available("cuda")[1]
 
 
 def device_count():
-    """The number of CUDA devices."""
+    """The number of CUDA devices.
+
+    >>> devices = [f"cuda:{i}" for i in range(sf.cuda.device_count())]
+    """
     return _core._device_count("cuda")
 
 

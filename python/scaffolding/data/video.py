@@ -184,8 +184,8 @@ def read_video(path, start=0, frames=None, stride=1, size=None, *, interpolation
     it, and the middle cut out, frame by frame. IndexError where the video has too few frames.
 
     >>> sf.data.save_video("a.webp", sf.zeros(9, 16, 24, 3, dtype=sf.uint8))
-    >>> sf.data.read_video("a.webp", start=1, stride=2, size=(8, 8)).shape
-    scaffolding.Size([4, 8, 8, 3])
+    >>> sf.data.read_video("a.webp", stride=2, size=(8, 8)).shape
+    scaffolding.Size([5, 8, 8, 3])
     """
     video = VideoReader(path, max_pixels=max_pixels)
     if frames is None:

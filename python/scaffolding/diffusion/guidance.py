@@ -65,8 +65,7 @@ def classifier_free_guidance(model, latents, timesteps, prompt_embeds, negative_
     one shape.
     The model returns a tensor, a tuple that begins with one, or an object with `.sample`.
 
-    >>> def model(latents, timesteps, embeds):
-    ...     return latents * embeds.mean()
+    >>> def model(latents, timesteps, embeds): return latents * embeds.mean()
     >>> latents, prompt, negative = sf.ones(1, 4, 8, 8), sf.ones(1, 77, 768), sf.zeros(1, 77, 768)
     >>> sf.diffusion.classifier_free_guidance(model, latents, 10, prompt, negative).shape
     scaffolding.Size([1, 4, 8, 8])

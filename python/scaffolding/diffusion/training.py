@@ -3,9 +3,11 @@ scripts.
 """
 
 from .._core import Tensor, _diffusion
+from .._examples import add_to as _add_example
 from .schedulers.scheduler import core_of
 
 TrainingBatch = _diffusion.TrainingBatch
+_add_example(TrainingBatch, "classes")
 
 
 def training_batch(scheduler, latents, noise=None, timesteps=None, generator=None, **options):
@@ -33,10 +35,8 @@ def training_batch(scheduler, latents, noise=None, timesteps=None, generator=Non
     with.
 
     >>> batch = sf.diffusion.training_batch(sf.diffusion.DDPMScheduler(), sf.randn(2, 4, 8, 8), snr_gamma=5.0)
-    >>> batch.noisy_latents.shape, batch.timesteps.shape
-    (scaffolding.Size([2, 4, 8, 8]), scaffolding.Size([2]))
-    >>> batch.loss(batch.target)
-    tensor(0.)
+    >>> batch.noisy_latents.shape, batch.timesteps.shape, batch.loss(batch.target)
+    (scaffolding.Size([2, 4, 8, 8]), scaffolding.Size([2]), tensor(0.))
     """
     given = {k: v for k, v in options.items() if v is not None}
     return _diffusion.training_batch(core_of("training_batch", scheduler), latents, given, noise, timesteps, generator)
@@ -75,12 +75,11 @@ def diffusion_loss(
     embedded empty prompt; zeros without one) instead of encoder_hidden_states[B, N, C], and zeros for text_embeds of
     added_cond_kwargs. The other arguments are training_batch's.
 
-    >>> unet = sf.diffusion.UNet2DModel(8, 4, 4, block_out_channels=[8, 8], norm_num_groups=4, layers_per_block=1,
-    ...                                 down_block_types=["DownBlock2D"] * 2, up_block_types=["UpBlock2D"] * 2)
-    >>> loss = sf.diffusion.diffusion_loss(unet, sf.diffusion.DDPMScheduler(), sf.randn(2, 4, 8, 8))
+    >>> conv = nn.Conv2d(4, 4, 3, padding=1)
+    >>> loss = sf.diffusion.diffusion_loss(lambda x, t: conv(x), sf.diffusion.DDPMScheduler(), sf.randn(2, 4, 8, 8))
     >>> loss.backward()
-    >>> loss.shape, unet.conv_in.weight.grad.shape
-    (scaffolding.Size([]), scaffolding.Size([8, 4, 3, 3]))
+    >>> conv.weight.grad.shape
+    scaffolding.Size([4, 4, 3, 3])
     """
     batch = training_batch(
         scheduler,

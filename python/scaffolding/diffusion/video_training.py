@@ -49,14 +49,6 @@ def cogvideox_loss(
     is v_prediction, as the published ones'.
 
     ValueError where shapes do not fit, TypeError for a scheduler that models are not trained with.
-
-    >>> transformer = sf.diffusion.CogVideoXTransformer3DModel(
-    ...     num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=8,
-    ...     text_embed_dim=12, num_layers=1, sample_width=4, sample_height=4, sample_frames=5,
-    ...     max_text_seq_length=3)
-    >>> scheduler = sf.diffusion.CogVideoXDPMScheduler(prediction_type="v_prediction")
-    >>> sf.diffusion.cogvideox_loss(transformer, scheduler, sf.randn(1, 2, 4, 4, 4), sf.randn(1, 3, 12)).dtype
-    scaffolding.float32
     """
     told = {} if video_flow is None else {"video_flow": video_flow}
 

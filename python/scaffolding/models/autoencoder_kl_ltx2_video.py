@@ -20,8 +20,7 @@ class AutoencoderKLLTX2Video(AutoencoderMixin, ModelMixin):
     `causal` of a call: True, or what the config says, as in diffusers.
 
     >>> vae = sf.models.AutoencoderKLLTX2Video(
-    ...     latent_channels=16, block_out_channels=[8, 16, 32, 64], decoder_block_out_channels=[8, 16, 32],
-    ...     layers_per_block=[1] * 5, decoder_layers_per_block=[1] * 4)
+    ...     block_out_channels=[8, 16, 32, 64], decoder_block_out_channels=[8, 16, 32], latent_channels=16)
     >>> vae.encode(sf.zeros(1, 3, 9, 64, 32)).latent_dist.mode().shape
     scaffolding.Size([1, 16, 2, 2, 1])
     """

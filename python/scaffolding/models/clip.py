@@ -24,9 +24,9 @@ class CLIPTextModel(TokenTableMixin, ModelMixin):
     with its config fields and state-dict keys.
 
     >>> model = sf.models.CLIPTextModel(hidden_size=16, intermediate_size=32, num_hidden_layers=1)
-    >>> tokenizer = sf.tokenizers.CLIPTokenizer.built_in()
-    >>> model(tokenizer("a red apple", padding="max_length", return_tensors="pt").input_ids).last_hidden_state.shape
-    scaffolding.Size([1, 77, 16])
+    >>> ids = sf.tokenizers.CLIPTokenizer.built_in()("a red apple", return_tensors="pt").input_ids
+    >>> model(ids).last_hidden_state.shape
+    scaffolding.Size([1, 5, 16])
     """
 
     def forward(

@@ -47,10 +47,9 @@ class CogVideoXTransformer3DModel(ModelMixin):
     with diffusers' config fields and keys.
 
     >>> model = sf.models.CogVideoXTransformer3DModel(
-    ...     num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=8, num_layers=1,
-    ...     text_embed_dim=12, sample_width=6, sample_height=4, sample_frames=5, max_text_seq_length=3)
-    >>> model(sf.zeros(1, 2, 4, 4, 6), sf.zeros(1, 3, 12), timestep=10).sample.shape
-    scaffolding.Size([1, 2, 4, 4, 6])
+    ...     num_attention_heads=2, attention_head_dim=16, num_layers=1, text_embed_dim=12, max_text_seq_length=3)
+    >>> model(sf.zeros(1, 2, 16, 4, 6), sf.zeros(1, 3, 12), timestep=10).sample.shape
+    scaffolding.Size([1, 2, 16, 4, 6])
     """
 
     _skip_layerwise_casting_patterns = ("patch_embed", "norm")

@@ -15,11 +15,11 @@ class ControlNetModel(ModelMixin):
     """What a UNet of Stable Diffusion 1.x, 2.x or XL is told of a picture: edges, depths, a pose. A copy of the UNet's
     way down that sees the picture besides, and says what is added to the UNet's skips and middle.
 
-    >>> net = sf.models.ControlNetModel(down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"], layers_per_block=1,
-    ...                                 block_out_channels=[8, 8], norm_num_groups=4, cross_attention_dim=8)
+    >>> net = sf.models.ControlNetModel(
+    ...     down_block_types=["CrossAttnDownBlock2D"], block_out_channels=[32], cross_attention_dim=8)
     >>> told = net(sf.zeros(1, 4, 8, 8), 10, sf.zeros(1, 77, 8), controlnet_cond=sf.zeros(1, 3, 64, 64))
     >>> len(told.down_block_res_samples), told.mid_block_res_sample.shape
-    (4, scaffolding.Size([1, 8, 4, 4]))
+    (3, scaffolding.Size([1, 32, 8, 8]))
     """
 
     def forward(
@@ -98,16 +98,7 @@ class ControlNetModel(ModelMixin):
 
 
 class MultiControlNetModel(Module):
-    """Several ControlNets beside one UNet, each with its picture: what they tell it is added up.
-
-    >>> sizes = {"block_out_channels": [8], "norm_num_groups": 4, "cross_attention_dim": 8}
-    >>> nets = [sf.models.ControlNetModel(down_block_types=["CrossAttnDownBlock2D"], **sizes) for _ in range(2)]
-    >>> edges = depths = sf.zeros(1, 3, 64, 64)
-    >>> multi = sf.models.MultiControlNetModel(nets)
-    >>> skips, middle = multi(sf.zeros(1, 4, 8, 8), 10, sf.zeros(1, 77, 8), [edges, depths], [1.0, 0.5])
-    >>> middle.shape
-    scaffolding.Size([1, 8, 8, 8])
-    """
+    """Several ControlNets beside one UNet, each with its picture: what they tell it is added up."""
 
     def __init__(self, controlnets):
         super().__init__()

@@ -14,8 +14,7 @@ class DiTTransformer2DModel(ModelMixin):
     """A transformer over patches of latents, told a timestep and a class label (Peebles and Xie 2022),
     with diffusers' config fields and keys.
 
-    >>> model = sf.models.DiTTransformer2DModel(
-    ...     num_attention_heads=2, attention_head_dim=8, num_layers=1, sample_size=8)
+    >>> model = sf.models.DiTTransformer2DModel(num_attention_heads=2, attention_head_dim=8, num_layers=1)
     >>> model(sf.zeros(1, 4, 8, 8), timestep=sf.tensor([10]), class_labels=sf.tensor([207])).sample.shape
     scaffolding.Size([1, 4, 8, 8])
     """

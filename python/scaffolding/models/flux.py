@@ -12,11 +12,10 @@ class FluxTransformer2DModel(ModelMixin):
     dev, schnell, Fill, Kontext), with diffusers' config fields and keys.
 
     >>> model = sf.models.FluxTransformer2DModel(
-    ...     in_channels=16, num_layers=1, num_single_layers=1, attention_head_dim=8, num_attention_heads=2,
-    ...     joint_attention_dim=12, pooled_projection_dim=10, axes_dims_rope=[2, 2, 4])
-    >>> model(sf.zeros(1, 24, 16), sf.zeros(1, 5, 12), sf.zeros(1, 10), timestep=sf.tensor([0.5]),
+    ...     num_layers=1, num_single_layers=1, num_attention_heads=1, joint_attention_dim=12)
+    >>> model(sf.zeros(1, 24, 64), sf.zeros(1, 5, 12), sf.zeros(1, 768), timestep=sf.tensor([0.5]),
     ...       img_ids=sf.zeros(24, 3), txt_ids=sf.zeros(5, 3)).sample.shape
-    scaffolding.Size([1, 24, 16])
+    scaffolding.Size([1, 24, 64])
     """
 
     _skip_layerwise_casting_patterns = ("pos_embed", "norm")

@@ -14,9 +14,7 @@ class Gemma3TextModel(TextDecoder):
     Nothing is generated and no picture is seen: there is no cache of keys and values. Positions (rope_parameters) of
     other types than "default" and "linear", capped logits and use_bidirectional_attention are NotImplementedError.
 
-    >>> model = sf.models.Gemma3TextModel(
-    ...     vocab_size=100, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-    ...     num_key_value_heads=1, head_dim=8)
+    >>> model = sf.models.Gemma3TextModel(vocab_size=100, hidden_size=16, intermediate_size=32, num_hidden_layers=1)
     >>> model(sf.tensor([[2, 5, 7]])).last_hidden_state.shape
     scaffolding.Size([1, 3, 16])
     """

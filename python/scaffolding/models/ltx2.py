@@ -21,13 +21,12 @@ class LTX2VideoTransformer3DModel(ModelMixin):
     (LTX-2.0 and LTX-2.3), with diffusers' config fields and keys.
 
     >>> model = sf.models.LTX2VideoTransformer3DModel(
-    ...     in_channels=8, out_channels=8, num_attention_heads=2, attention_head_dim=16, cross_attention_dim=32,
-    ...     audio_in_channels=6, audio_out_channels=6, audio_num_attention_heads=2, audio_attention_head_dim=8,
-    ...     audio_cross_attention_dim=16, caption_channels=12, num_layers=1)
-    >>> made = model(sf.zeros(1, 12, 8), sf.zeros(1, 5, 6), sf.zeros(1, 4, 12), sf.zeros(1, 4, 12), sf.tensor([500.]),
-    ...              num_frames=2, height=3, width=2, audio_num_frames=5)
+    ...     num_layers=1, num_attention_heads=2, attention_head_dim=16, cross_attention_dim=32, caption_channels=12,
+    ...     audio_num_attention_heads=2, audio_attention_head_dim=8, audio_cross_attention_dim=16)
+    >>> video, sound, text = sf.zeros(1, 12, 128), sf.zeros(1, 5, 128), sf.zeros(1, 4, 12)
+    >>> made = model(video, sound, text, text, sf.tensor([500.]), num_frames=2, height=3, width=2, audio_num_frames=5)
     >>> made.sample.shape, made.audio_sample.shape
-    (scaffolding.Size([1, 12, 8]), scaffolding.Size([1, 5, 6]))
+    (scaffolding.Size([1, 12, 128]), scaffolding.Size([1, 5, 128]))
     """
 
     _skip_layerwise_casting_patterns = ("norm",)

@@ -11,8 +11,7 @@ class PixArtTransformer2DModel(ModelMixin):
     with diffusers' config fields and keys.
 
     >>> model = sf.models.PixArtTransformer2DModel(
-    ...     num_attention_heads=2, attention_head_dim=8, num_layers=1, sample_size=8, cross_attention_dim=16,
-    ...     caption_channels=12)
+    ...     2, 8, num_layers=1, sample_size=8, cross_attention_dim=16, caption_channels=12)
     >>> model(sf.zeros(1, 4, 8, 8), sf.zeros(1, 5, 12), timestep=10).sample.shape
     scaffolding.Size([1, 8, 8, 8])
     """

@@ -12,8 +12,8 @@ class Qwen3Model(TextDecoder):
     Nothing is generated: there is no cache of keys and values. Windows of attention and stretched positions
     (rope_parameters of another type than "default") are NotImplementedError.
 
-    >>> model = sf.models.Qwen3Model(vocab_size=100, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
-    ...                              num_attention_heads=2, num_key_value_heads=1, head_dim=8)
+    >>> model = sf.models.Qwen3Model(
+    ...     vocab_size=100, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_key_value_heads=8)
     >>> model(sf.tensor([[5, 7, 9]])).last_hidden_state.shape
     scaffolding.Size([1, 3, 16])
     """

@@ -13,10 +13,9 @@ class SD3Transformer2DModel(ModelMixin):
     config fields and keys.
 
     >>> model = sf.models.SD3Transformer2DModel(
-    ...     in_channels=4, out_channels=4, num_layers=1, attention_head_dim=8, num_attention_heads=2,
-    ...     joint_attention_dim=12, caption_projection_dim=16, pooled_projection_dim=10)
-    >>> model(sf.zeros(1, 4, 8, 8), sf.zeros(1, 5, 12), sf.zeros(1, 10), timestep=500).sample.shape
-    scaffolding.Size([1, 4, 8, 8])
+    ...     num_layers=1, num_attention_heads=1, joint_attention_dim=12, caption_projection_dim=64)
+    >>> model(sf.zeros(1, 16, 8, 8), sf.zeros(1, 5, 12), sf.zeros(1, 2048), timestep=500).sample.shape
+    scaffolding.Size([1, 16, 8, 8])
     """
 
     _skip_layerwise_casting_patterns = ("pos_embed", "norm")

@@ -13,11 +13,10 @@ class ToraTransformer3DModel(ModelMixin):
     of them, and flow_resnets, the residual blocks before each feature; the published model has the defaults.
 
     >>> model = sf.models.ToraTransformer3DModel(
-    ...     num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=8, num_layers=1,
-    ...     text_embed_dim=12, sample_width=6, sample_height=4, sample_frames=5, max_text_seq_length=3,
-    ...     flow_in_channels=4, flow_channels=8, flow_resnets=1)
-    >>> model(sf.zeros(1, 2, 4, 4, 6), sf.zeros(1, 3, 12), timestep=10, video_flow=sf.zeros(1, 2, 4, 4, 6)).sample.shape
-    scaffolding.Size([1, 2, 4, 4, 6])
+    ...     num_attention_heads=2, attention_head_dim=16, num_layers=1, text_embed_dim=12, max_text_seq_length=3)
+    >>> latents = flow = sf.zeros(1, 2, 16, 4, 6)
+    >>> model(latents, sf.zeros(1, 3, 12), timestep=10, video_flow=flow).sample.shape
+    scaffolding.Size([1, 2, 16, 4, 6])
     """
 
     _skip_layerwise_casting_patterns = ("patch_embed", "norm", "traj_extractor")

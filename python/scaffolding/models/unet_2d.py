@@ -10,8 +10,8 @@ class UNet2DModel(ModelMixin):
     """The denoiser of pictures without text, as DDPM, DDIM and score-based models have it, with diffusers' config
     fields and keys.
 
-    >>> unet = sf.models.UNet2DModel(block_out_channels=[8, 16], norm_num_groups=4, layers_per_block=1,
-    ...                              down_block_types=["DownBlock2D"] * 2, up_block_types=["UpBlock2D"] * 2)
+    >>> unet = sf.models.UNet2DModel(
+    ...     block_out_channels=[32, 32], down_block_types=["DownBlock2D"] * 2, up_block_types=["UpBlock2D"] * 2)
     >>> unet(sf.zeros(1, 3, 16, 16), timestep=10).sample.shape
     scaffolding.Size([1, 3, 16, 16])
     """

@@ -13,7 +13,7 @@ class UNet2DConditionModel(ModelMixin):
     A field's value that only other models use is a NotImplementedError that names it.
 
     >>> unet = sf.models.UNet2DConditionModel(
-    ...     block_out_channels=[8, 16], norm_num_groups=4, layers_per_block=1, cross_attention_dim=12,
+    ...     block_out_channels=[32, 32], cross_attention_dim=12,
     ...     down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"],
     ...     up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"])
     >>> unet(sf.zeros(1, 4, 16, 16), timestep=10, encoder_hidden_states=sf.zeros(1, 77, 12)).sample.shape

@@ -51,10 +51,9 @@ def load_upscaler(path, torch_dtype=None, device=None):
     ValueError for other files, and for tensors that are missing, of no layer or of another shape;
     NotImplementedError for ESRGAN+.
 
-    >>> net = sf.models.SRVGGNetCompact(num_feat=8, num_conv=2, upscale=2)
-    >>> sf.safetensors.save_file(net.state_dict(), "x2.safetensors")
-    >>> sf.models.load_upscaler("x2.safetensors").config.upscale
-    2
+    >>> sf.save(sf.models.RRDBNet(num_feat=8, num_block=1).state_dict(), "x4.pth")
+    >>> type(sf.models.load_upscaler("x4.pth")).__name__
+    'RRDBNet'
     """
     path = os.fspath(path)
     name = _models.upscaler_class(path)

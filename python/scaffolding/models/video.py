@@ -11,10 +11,9 @@ class TextEncoder(ModelMixin):
 
     vocab_size, max_length: the tokenizer's. embed_dim: channels of the result; num_layers, num_heads.
 
-    >>> tokenizer = sf.nn.video.TextTokenizer(vocab_size=100)
-    >>> encoder = sf.nn.video.TextEncoder(vocab_size=100, embed_dim=16, num_layers=1, num_heads=2)
-    >>> encoder(sf.tensor(tokenizer(["a red ball"]).input_ids)).shape
-    scaffolding.Size([1, 77, 16])
+    >>> encoder = sf.models.TextEncoder(vocab_size=100, embed_dim=16, num_layers=1)
+    >>> encoder(sf.tensor([[1, 17, 44, 2]])).shape
+    scaffolding.Size([1, 4, 16])
     """
 
     def forward(self, input_ids, attention_mask=None):

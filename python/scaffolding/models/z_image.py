@@ -22,10 +22,10 @@ class ZImageTransformer2DModel(ModelMixin):
     """A transformer over patches of latents and the tokens of a caption (Z-Image), with diffusers' config fields and
     keys.
 
-    >>> model = sf.models.ZImageTransformer2DModel(in_channels=4, dim=32, n_layers=1, n_refiner_layers=1, n_heads=2,
-    ...                                            n_kv_heads=2, cap_feat_dim=12, axes_dims=[4, 6, 6])
-    >>> model([sf.zeros(4, 1, 8, 8)], sf.tensor([0.5]), [sf.zeros(5, 12)]).sample[0].shape
-    scaffolding.Size([4, 1, 8, 8])
+    >>> model = sf.models.ZImageTransformer2DModel(
+    ...     dim=128, n_layers=1, n_refiner_layers=1, n_heads=1, n_kv_heads=1, cap_feat_dim=12)
+    >>> model([sf.zeros(16, 1, 8, 8)], sf.tensor([0.5]), [sf.zeros(5, 12)]).sample[0].shape
+    scaffolding.Size([16, 1, 8, 8])
     """
 
     _skip_layerwise_casting_patterns = ("t_embedder", "cap_embedder")

@@ -52,22 +52,16 @@ class RemovableHandle:
 def register_optimizer_step_pre_hook(hook):
     """hook(optimizer, args, kwargs) before the step of every optimizer; may return new (args, kwargs).
 
-    >>> handle = optim.optimizer.register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: print("before"))
+    >>> handle = optim.optimizer.register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: print("step"))
     >>> optim.SGD([sf.ones(1)], lr=0.1).step()
-    before
+    step
     >>> handle.remove()
     """
     return RemovableHandle(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook):
-    """hook(optimizer, args, kwargs) after the step of every optimizer.
-
-    >>> handle = optim.optimizer.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: print("after"))
-    >>> optim.SGD([sf.ones(1)], lr=0.1).step()
-    after
-    >>> handle.remove()
-    """
+    """hook(optimizer, args, kwargs) after the step of every optimizer."""
     return RemovableHandle(_global_post_hooks, hook)
 
 

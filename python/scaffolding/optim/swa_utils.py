@@ -38,13 +38,7 @@ def _move(averages, values, weight):
 
 
 def get_ema_multi_avg_fn(decay=0.999):
-    """For multi_avg_fn: exponential moving averages, decay * average + (1 - decay) * value.
-
-    >>> averages, values = [sf.tensor(1.)], [sf.tensor(2.)]
-    >>> optim.swa_utils.get_ema_multi_avg_fn(0.9)(averages, values, 3)
-    >>> averages
-    [tensor(1.1000)]
-    """
+    """For multi_avg_fn: exponential moving averages, decay * average + (1 - decay) * value."""
     _check_decay(decay)
 
     def ema_update(ema_param_list, current_param_list, _):
@@ -54,13 +48,7 @@ def get_ema_multi_avg_fn(decay=0.999):
 
 
 def get_swa_multi_avg_fn():
-    """For multi_avg_fn: the mean of all values so far.
-
-    >>> averages, values = [sf.tensor(1.)], [sf.tensor(5.)]
-    >>> optim.swa_utils.get_swa_multi_avg_fn()(averages, values, 3)
-    >>> averages
-    [tensor(2.)]
-    """
+    """For multi_avg_fn: the mean of all values so far."""
 
     def swa_update(averaged_param_list, current_param_list, num_averaged):
         _move(averaged_param_list, current_param_list, 1 / (float(num_averaged) + 1))
@@ -71,8 +59,7 @@ def get_swa_multi_avg_fn():
 def get_ema_avg_fn(decay=0.999):
     """For avg_fn: exponential moving averages, decay * average + (1 - decay) * value.
 
-    >>> averaged = optim.swa_utils.AveragedModel(nn.Linear(4, 2), avg_fn=optim.swa_utils.get_ema_avg_fn(0.9))
-    >>> averaged.avg_fn(sf.tensor(1.), sf.tensor(2.), 3)
+    >>> optim.swa_utils.get_ema_avg_fn(0.9)(sf.tensor(1.), sf.tensor(2.), 3)
     tensor(1.1000)
     """
     _check_decay(decay)
@@ -86,8 +73,7 @@ def get_ema_avg_fn(decay=0.999):
 def get_swa_avg_fn():
     """For avg_fn: the mean of all values so far.
 
-    >>> averaged = optim.swa_utils.AveragedModel(nn.Linear(4, 2), avg_fn=optim.swa_utils.get_swa_avg_fn())
-    >>> averaged.avg_fn(sf.tensor(1.), sf.tensor(5.), 3)
+    >>> optim.swa_utils.get_swa_avg_fn()(sf.tensor(1.), sf.tensor(5.), 3)
     tensor(2.)
     """
 

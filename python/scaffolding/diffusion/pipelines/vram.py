@@ -11,6 +11,9 @@ from .text_to_image import _gpu_gigabytes, get_profile_config
 def vram_report(label=""):
     """Prints "[label] VRAM: 1.23 GB allocated, 2.00 GB reserved" to stderr, GB of 2^30 bytes, and returns
     {"allocated", "reserved", "free", "total"} in bytes: zeros where no GPU was used.
+
+    >>> sorted(sf.diffusion.vram_report("before"))
+    ['allocated', 'free', 'reserved', 'total']
     """
     from ... import cuda
 
@@ -34,7 +37,11 @@ def clear_vram(verbose=False):
 
 
 def offload_to_cpu(module, gc=True):
-    """Moves a network, or every one of a pipeline, to the CPU and gives its GPU memory back; returns it."""
+    """Moves a network, or every one of a pipeline, to the CPU and gives its GPU memory back; returns it.
+
+    >>> sf.diffusion.offload_to_cpu(nn.Linear(4, 2)).weight.device
+    device(type='cpu')
+    """
     module.to("cpu")
     if gc:
         clear_vram()
@@ -50,6 +57,9 @@ def load_to_gpu(module, device="cuda"):
 def sdxl_memory_profile(vram_gb=None):
     """What SDXL does with so much GPU memory, in GB; absent: this machine's. As get_profile_config, by the profiles
     "full_gpu" (16 and more), "balanced" (10), "unet_gpu" (6) and "cpu_only".
+
+    >>> sf.diffusion.sdxl_memory_profile(vram_gb=12)["profile"]
+    'balanced'
     """
     if vram_gb is None:
         vram_gb = _gpu_gigabytes() or 0.0
@@ -84,6 +94,10 @@ def run_decode_sdxl(latents, decoder, device=None):
 
     decoder: the autoencoder, or a pipeline with one. device: where it goes before; absent, it stays where it is. An
     autoencoder in float16 whose config has force_upcast decodes in float32.
+
+    >>> vae = sf.models.AutoencoderKL()
+    >>> sf.diffusion.run_decode_sdxl(sf.zeros(1, 4, 8, 8), vae).shape
+    (1, 8, 8, 3)
     """
     vae = getattr(decoder, "vae", decoder)
     if device is not None:
