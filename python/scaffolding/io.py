@@ -76,13 +76,7 @@ class Placeholder:
 
 class Checkpoint:
     """A checkpoint file opened by open_checkpoint: its tensors by name, read one by one. kind: "safetensors",
-    "sharded", "torch", "gguf", "npz" or "npy".
-
-    >>> sf.save({"state_dict": {"weight": sf.ones(2)}}, "model.ckpt")
-    >>> file = sf.io.open_checkpoint("model.ckpt")
-    >>> file.kind, file.keys(), file.get_tensor("state_dict.weight")
-    ('torch', ['state_dict.weight'], tensor([1., 1.]))
-    """
+    "sharded", "torch", "gguf", "npz" or "npy"."""
 
     def __init__(self, file):
         self._file = file
@@ -124,8 +118,9 @@ def open_checkpoint(path):
     Of PyTorch's files the tensors of nested dicts are named with their keys joined by dots: "state_dict.conv.weight".
 
     >>> sf.safetensors.save_file({"weight": sf.ones(2, 3)}, "model.safetensors")
-    >>> sf.io.open_checkpoint("model.safetensors").get_shape("weight")
-    scaffolding.Size([2, 3])
+    >>> file = sf.io.open_checkpoint("model.safetensors")
+    >>> file.kind, file.keys(), file.get_tensor("weight").shape
+    ('safetensors', ['weight'], scaffolding.Size([2, 3]))
     """
     return Checkpoint(_core._open_checkpoint(os.fspath(path)))
 

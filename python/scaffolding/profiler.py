@@ -27,12 +27,16 @@ class KernelEvent(typing.NamedTuple):
 
 
 class KernelAverage:
+    """The calls of a kernel by a provider, added up."""
+
     def __init__(self, key, provider, count=0, flops=0, bytes=0, cpu_time_total=0, counted=()):
         self.key, self.provider, self.count, self.flops, self.bytes = key, provider, count, flops, bytes
         self.cpu_time_total, self.counted = cpu_time_total, counted
 
 
 class KernelAverages(list):
+    """What profile.key_averages() gives: a list of KernelAverage."""
+
     def table(self, sort_by="bytes", row_limit=100):
         """A row for each kernel and provider, the largest `sort_by` (count, flops, bytes, cpu_time_total) first."""
         rows = sorted(self, key=lambda r: -getattr(r, sort_by))[:row_limit]

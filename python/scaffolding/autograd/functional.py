@@ -148,9 +148,5 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's value, the Hessian times v): the Hessian is symmetric, so this is vhp.
-
-    >>> sf.autograd.functional.hvp(lambda x: (x**3).sum(), sf.tensor([1., 2.]), sf.tensor([1., 1.]))
-    (tensor(9.), tensor([ 6., 12.]))
-    """
+    """(func's value, the Hessian times v): the Hessian is symmetric, so this is vhp."""
     return vhp(func, inputs, v, create_graph, strict)

@@ -8,7 +8,8 @@ class saved_tensors_hooks:
 
     Leaves that require a gradient are kept themselves: their owner has them anyway.
 
-    >>> with saved_tensors_hooks(lambda t: t.half(), lambda h: h.float()):
+    >>> model, x = nn.Linear(4, 2), sf.ones(1, 4)
+    >>> with sf.autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda h: h.float()):
     ...     loss = model(x)
     """
 

@@ -71,10 +71,7 @@ def units():
 
 def has_bf16():
     """Whether the processor multiplies bfloat16 itself (AVX512-BF16, AMX) and kernels for it were compiled; elsewhere
-    bfloat16 is emulated: computed in float32 and rounded, correct but not faster than float32.
-
-    >>> dtype = sf.bfloat16 if sf.backends.cpu.has_bf16() else sf.float32
-    """
+    bfloat16 is emulated: computed in float32 and rounded, correct but not faster than float32."""
     return "avx512bf16" in _core._instruction_sets()
 
 

@@ -51,10 +51,5 @@ def load_audio(path):
 
     ValueError naming the file where it is damaged or has no sound, NotImplementedError where its kind cannot be read
     here.
-
-    >>> sf.io.save_wav("a.wav", sf.zeros(2, 8000), 16000)
-    >>> sound, rate = sf.io.load_audio("a.wav")
-    >>> sound.shape[1] / rate  # seconds
-    0.5
     """
     return _data.load_audio(os.fspath(path), False)

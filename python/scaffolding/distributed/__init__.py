@@ -1,7 +1,7 @@
 """Processes that work on one model together, under torch.distributed's names.
 
-Examples print what a group of one process gives. Bytes are moved by a backend: "gloo" or "mpi" between CPUs, "fake" without peers. Sums are those of a binary tree over
-the ranks, the same bits everywhere.
+Bytes are moved by a backend: "gloo" or "mpi" between CPUs, "fake" without peers. Sums are those of a binary tree over
+the ranks, the same bits everywhere. Examples print what a group of one process gives.
 """
 
 from .. import _core

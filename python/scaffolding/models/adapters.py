@@ -176,11 +176,6 @@ def get_peft_model_state_dict(model, adapter_name="default"):
 def peft_config_of(model, adapter_name="default"):
     """The fields of PEFT's LoraConfig that say an adapter's ranks and alphas: what save_lora_weights() takes as
     metadata.
-
-    >>> model = sf.models.DiTTransformer2DModel(2, 8, num_layers=1)
-    >>> model.add_adapter(sf.models.LoraConfig(r=4, target_modules=["to_q"]))
-    >>> sf.models.peft_config_of(model)["r"]
-    4
     """
     check_names("peft_config_of", [adapter_name], _lora.names(model))
     return _lora.config(model, adapter_name)

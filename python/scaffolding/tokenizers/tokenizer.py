@@ -12,10 +12,6 @@ _LARGE = int(1e30)  # what transformers says where a model has no limit
 class BatchEncoding(dict):
     """What a tokenizer returns: input_ids and attention_mask, as items and as attributes. Lists,
     arrays or tensors [texts, tokens].
-
-    >>> encoded = sf.tokenizers.CLIPTokenizer.built_in()(["a red apple", "a cat"], padding=True)
-    >>> encoded.attention_mask
-    [[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]]
     """
 
     def __getattr__(self, name):

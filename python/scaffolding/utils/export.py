@@ -69,10 +69,6 @@ def encode_video(video, fps, output_path, audio=None, audio_sample_rate=None, vi
     second.
 
     video_chunks_number is accepted and changes nothing: frames go to the encoder one by one.
-
-    >>> sf.utils.encode_video(sf.rand(4, 16, 16, 3), 8, "clip.webp")
-    >>> sf.io.read_video("clip.webp").shape
-    scaffolding.Size([4, 16, 16, 3])
     """
     from ..data.video import save_video
 

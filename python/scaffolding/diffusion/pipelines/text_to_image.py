@@ -79,9 +79,6 @@ def auto_devices(model="sdxl", strategy="auto"):
 def resolve_profile(profile="auto", model="sdxl"):
     """The memory profile's name: "full_gpu", "balanced", "unet_gpu", "gpu_poor", "extreme" or "cpu_only";
     "auto" by the GPU's memory. DiffusionPipeline.memory_plan goes by what is free and by the call's shapes.
-
-    >>> sf.diffusion.resolve_profile("balanced")
-    'balanced'
     """
     if profile != "auto":
         _chosen("resolve_profile: profile", profile, _PROFILES)

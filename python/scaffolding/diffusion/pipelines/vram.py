@@ -57,9 +57,6 @@ def load_to_gpu(module, device="cuda"):
 def sdxl_memory_profile(vram_gb=None):
     """What SDXL does with so much GPU memory, in GB; absent: this machine's. As get_profile_config, by the profiles
     "full_gpu" (16 and more), "balanced" (10), "unet_gpu" (6) and "cpu_only".
-
-    >>> sf.diffusion.sdxl_memory_profile(vram_gb=12)["profile"]
-    'balanced'
     """
     if vram_gb is None:
         vram_gb = _gpu_gigabytes() or 0.0

@@ -24,14 +24,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
-    """Multiplies gradients by max_norm / (total_norm + 1e-6) where that is below 1.
-
-    >>> weight = sf.zeros(2, requires_grad=True)
-    >>> weight.grad = sf.tensor([3., 4.])
-    >>> nn.utils.clip_grads_with_norm_([weight], 1.0, total_norm=sf.tensor(5.))
-    >>> weight.grad
-    tensor([0.6000, 0.8000])
-    """
+    """Multiplies gradients by max_norm / (total_norm + 1e-6) where that is below 1."""
     _clip_grad.clip_grads_with_norm_(_listed(parameters), float(max_norm), total_norm)
 
 

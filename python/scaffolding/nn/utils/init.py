@@ -5,12 +5,7 @@ from ..module import Module
 
 def skip_init(module_cls, *args, **kwargs):
     """module_cls(*args, **kwargs) with memory for its parameters but no values in it. RuntimeError where the class is
-    no Module or takes no device.
-
-    >>> layer = nn.utils.skip_init(nn.Linear, 4, 2)
-    >>> nn.init.ones_(layer.weight).shape
-    scaffolding.Size([2, 4])
-    """
+    no Module or takes no device."""
     import inspect  # not at import: it is slow to load
 
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):

@@ -11,12 +11,7 @@ def _convert(module, memory_format, *layers):
 
 
 def convert_conv2d_weight_memory_format(module, memory_format):
-    """Lays the weights of Conv2d and ConvTranspose2d below a module out anew. Returns the module.
-
-    >>> model = nn.utils.convert_conv2d_weight_memory_format(nn.Conv2d(3, 8, 3), sf.channels_last)
-    >>> model.weight.is_contiguous(memory_format=sf.channels_last)
-    True
-    """
+    """Lays the weights of Conv2d and ConvTranspose2d below a module out anew. Returns the module."""
     return _convert(module, memory_format, _core._layer_Conv2d, _core._layer_ConvTranspose2d)
 
 

@@ -18,13 +18,7 @@ _cache = {}
 
 @contextmanager
 def cached():
-    """While active, a parametrised tensor is computed once and kept.
-
-    >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4))
-    >>> with nn.utils.parametrize.cached():
-    ...     layer.weight is layer.weight
-    True
-    """
+    """While active, a parametrised tensor is computed once and kept."""
     global _cache_depth
     _cache_depth += 1
     try:

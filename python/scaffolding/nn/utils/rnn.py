@@ -23,12 +23,7 @@ class PackedSequence(_Fields):
     longest sequence first; batch_sizes[T] (int64, on the CPU) says how many sequences have each step. sorted_indices
     gives the order of the sequences, unsorted_indices undoes it; None: they were in that order.
 
-    Made by pack_padded_sequence and pack_sequence; recurrent layers take it and return it.
-
-    >>> packed = nn.utils.rnn.pack_sequence([sf.tensor([1, 2, 3]), sf.tensor([4, 5])])
-    >>> packed.data, packed.batch_sizes
-    (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
-    """
+    Made by pack_padded_sequence and pack_sequence; recurrent layers take it and return it."""
 
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
         if batch_sizes is None:
@@ -216,11 +211,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """The list of sequences [length, ...] that pad_sequence joined.
-
-    >>> nn.utils.rnn.unpad_sequence(sf.tensor([[1, 2], [4, 0]]), sf.tensor([2, 1]), batch_first=True)
-    [tensor([1, 2]), tensor([4])]
-    """
+    """The list of sequences [length, ...] that pad_sequence joined."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     return [padded[: int(length)] for padded, length in zip(padded_sequences, lengths)]
@@ -238,10 +229,6 @@ def pack_sequence(sequences, enforce_sorted=True):
 
 
 def unpack_sequence(packed_sequences):
-    """The list of sequences of a PackedSequence, as pack_sequence took them.
-
-    >>> nn.utils.rnn.unpack_sequence(nn.utils.rnn.pack_sequence([sf.tensor([1, 2]), sf.tensor([4])]))
-    [tensor([1, 2]), tensor([4])]
-    """
+    """The list of sequences of a PackedSequence, as pack_sequence took them."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

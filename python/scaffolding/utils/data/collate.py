@@ -12,12 +12,7 @@ def _is_numpy(data):
 
 
 def default_convert(data):
-    """data with numpy arrays and scalars as tensors, inside mappings and sequences too.
-
-    >>> import numpy
-    >>> sf.utils.data.default_convert({"x": numpy.ones(2, "float32"), "name": "a"})
-    {'x': tensor([1., 1.]), 'name': 'a'}
-    """
+    """data with numpy arrays and scalars as tensors, inside mappings and sequences too."""
     if isinstance(data, _core.Tensor) or isinstance(data, (str, bytes)):
         return data
     if _is_numpy(data):
