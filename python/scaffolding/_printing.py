@@ -43,7 +43,12 @@ def get_printoptions():
 
 
 class printoptions:
-    """Context manager: set_printoptions(**options) for a block."""
+    """Context manager: set_printoptions(**options) for a block.
+
+    >>> with sf.printoptions(precision=2):
+    ...     print(sf.tensor([3.14159]))
+    tensor([3.14])
+    """
 
     def __init__(self, **options):
         self._options = options

@@ -156,7 +156,10 @@ def list_repo_files(repo_id, *, revision=None, cache_dir=None, token=None, local
 
 
 def try_to_load_from_cache(repo_id, filename, cache_dir=None, revision=None):
-    """The path of a file in the cache, or None; never asks the network."""
+    """The path of a file in the cache, or None; never asks the network.
+
+    >>> sf.hub.try_to_load_from_cache("organisation/name", "config.json", cache_dir="cache")
+    """
     return _hub.find_in_cache(repo_id, filename, _options(revision, cache_dir))
 
 
@@ -202,6 +205,10 @@ def model_file(
 ):
     """The path of a checkpoint file: a file as it is, or one of a repository of the hub by its page's address
     ("https://huggingface.co/organisation/name/blob/main/file.safetensors") or as "organisation/name/file.safetensors".
+
+    >>> sf.safetensors.save_file({"weight": sf.ones(1)}, "model.safetensors")
+    >>> sf.hub.model_file("model.safetensors")
+    'model.safetensors'
     """
     link = os.fspath(path_or_link)
     options = _options(revision, cache_dir, token, local_files_only, force_download, endpoint)

@@ -59,6 +59,9 @@ class Placeholder:
     else.
 
     Hashable by identity, since checkpoints have classes as keys.
+
+    >>> sf.io.Placeholder("omegaconf.DictConfig", ({"steps": 20},))
+    Placeholder('omegaconf.DictConfig')
     """
 
     def __init__(self, name, arguments=(), state=None):
@@ -113,12 +116,22 @@ def open_checkpoint(path):
     folder with one of them.
 
     Of PyTorch's files the tensors of nested dicts are named with their keys joined by dots: "state_dict.conv.weight".
+
+    >>> sf.safetensors.save_file({"weight": sf.ones(2, 3)}, "model.safetensors")
+    >>> file = sf.io.open_checkpoint("model.safetensors")
+    >>> file.kind, file.keys(), file.get_tensor("weight").shape
+    ('safetensors', ['weight'], scaffolding.Size([2, 3]))
     """
     return Checkpoint(_core._open_checkpoint(os.fspath(path)))
 
 
 def load_checkpoint(path, device="cpu"):
-    """All tensors of a checkpoint of any kind, by name."""
+    """All tensors of a checkpoint of any kind, by name.
+
+    >>> sf.save({"weight": sf.ones(2)}, "model.pt")
+    >>> sf.io.load_checkpoint("model.pt")
+    {'weight': tensor([1., 1.])}
+    """
     file = open_checkpoint(path)
     return {name: file.get_tensor(name, device) for name in file.keys()}
 
@@ -141,6 +154,10 @@ def save_sharded(tensors, path, max_shard_size="5GB", metadata=None):
 
     All files are on the disk before the first takes its place;
     what an earlier save left under these names is removed then.
+
+    >>> tensors = {f"blocks.{i}": sf.zeros(1000) for i in range(4)}
+    >>> sf.io.save_sharded(tensors, "model.safetensors", max_shard_size="9KB")
+    'model.safetensors.index.json'
     """
     from .safetensors import _checked
 
@@ -162,22 +179,42 @@ def _source(f):
 def load_npy(f):
     """The array of an .npy file (a path or a file object) as a tensor. Column-major arrays keep their strides; uint16,
     uint32 and uint64 come as int32, int64 and int64. Arrays of objects, structures, text,
-    dates and complex numbers are refused."""
+    dates and complex numbers are refused.
+
+    >>> sf.io.save_npy(sf.arange(3), "a.npy")
+    >>> sf.io.load_npy("a.npy")
+    tensor([0, 1, 2])
+    """
     return _core._load_npy(_source(f))
 
 
 def save_npy(tensor, f):
-    """Writes a tensor as .npy, row-major. TypeError for bfloat16 and float8, which NumPy does not have."""
+    """Writes a tensor as .npy, row-major. TypeError for bfloat16 and float8, which NumPy does not have.
+
+    >>> sf.io.save_npy(sf.ones(2, 3), "a.npy")
+    >>> sf.io.load_npy("a.npy").shape
+    scaffolding.Size([2, 3])
+    """
     _core._save_npy(tensor, _path_or_data(f, "write"))
 
 
 def load_npz(f):
-    """The arrays of an .npz file, by name, compressed or not."""
+    """The arrays of an .npz file, by name, compressed or not.
+
+    >>> sf.io.save_npz({"x": sf.ones(2)}, "a.npz")
+    >>> sf.io.load_npz("a.npz")
+    {'x': tensor([1., 1.])}
+    """
     return _core._load_npz(_source(f))
 
 
 def save_npz(tensors, f):
-    """Writes a dict of tensors as .npz, uncompressed."""
+    """Writes a dict of tensors as .npz, uncompressed.
+
+    >>> sf.io.save_npz({"images": sf.zeros(2, 3), "labels": sf.tensor([0, 1])}, "a.npz")
+    >>> sf.io.load_npz("a.npz")["labels"]
+    tensor([0, 1])
+    """
     from .safetensors import _checked
 
     _core._save_npz(_checked(tensors, None)[0], _path_or_data(f, "write"))

@@ -27,12 +27,16 @@ class KernelEvent(typing.NamedTuple):
 
 
 class KernelAverage:
+    """The calls of a kernel by a provider, added up."""
+
     def __init__(self, key, provider, count=0, flops=0, bytes=0, cpu_time_total=0, counted=()):
         self.key, self.provider, self.count, self.flops, self.bytes = key, provider, count, flops, bytes
         self.cpu_time_total, self.counted = cpu_time_total, counted
 
 
 class KernelAverages(list):
+    """What profile.key_averages() gives: a list of KernelAverage."""
+
     def table(self, sort_by="bytes", row_limit=100):
         """A row for each kernel and provider, the largest `sort_by` (count, flops, bytes, cpu_time_total) first."""
         rows = sorted(self, key=lambda r: -getattr(r, sort_by))[:row_limit]
@@ -46,7 +50,13 @@ class KernelAverages(list):
 
 class profile:
     """Records the kernel calls of all threads while it is entered; one at a time. counter, which: a ctypes function
-    `int64_t counter(int which)` and a tuple of what it is asked for after each call, numbers that only grow."""
+    `int64_t counter(int which)` and a tuple of what it is asked for after each call, numbers that only grow.
+
+    >>> with sf.profiler.profile() as run:
+    ...     y = sf.ones(8, 8) @ sf.ones(8, 8)
+    >>> [(row.key, row.count, row.flops) for row in run.key_averages() if row.flops]
+    [('gemm', 1, 1024.0)]
+    """
 
     def __init__(self, *, counter=None, which=()):
         self._counter, self._which = counter, list(which) if counter is not None else []

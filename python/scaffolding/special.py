@@ -120,19 +120,31 @@ erfinv = _in_double(_erfinv)
 
 @_in_double
 def ndtr(input):
-    """The share of the standard normal distribution below input."""
+    """The share of the standard normal distribution below input.
+
+    >>> sf.special.ndtr(sf.tensor([-1.96, 0., 1.96]))
+    tensor([0.0250, 0.5000, 0.9750])
+    """
     return _erfc(input * -math.sqrt(0.5)) / 2
 
 
 @_in_double
 def ndtri(input):
-    """The number below which the share input of the standard normal distribution lies; nan outside [0, 1]."""
+    """The number below which the share input of the standard normal distribution lies; nan outside [0, 1].
+
+    >>> sf.special.ndtri(sf.tensor([0.5, 0.975]))
+    tensor([0.0000, 1.9600])
+    """
     return _erfinv(2 * input - 1) * math.sqrt(2)
 
 
 @_in_double
 def log_ndtr(input):
-    """log(ndtr(input)), exact far below 0 too."""
+    """log(ndtr(input)), exact far below 0 too.
+
+    >>> sf.special.log_ndtr(sf.tensor([-10., 0.]))
+    tensor([-53.2313,  -0.6931])
+    """
     below = input < 0
     z = _core.where(below, -input, _core.zeros_like(input)) * math.sqrt(0.5)
     near = _core.where(below, _core.zeros_like(input), input)
@@ -235,14 +247,22 @@ _of_order = _in_double(lambda x, n: _polygamma(n, x) if n else _digamma(x))
 
 
 def polygamma(n, input):
-    """The derivative of order n of digamma(input); n: a whole number from 0 on."""
+    """The derivative of order n of digamma(input); n: a whole number from 0 on.
+
+    >>> sf.special.polygamma(1, sf.tensor([1.]))  # pi**2 / 6
+    tensor([1.6449])
+    """
     if not isinstance(n, int) or n < 0:
         raise RuntimeError(f"polygamma: n must be a whole number from 0 on, got {n!r}")
     return _of_order(input, n)
 
 
 def multigammaln(input, p):
-    """The logarithm of the multivariate gamma function of dimension p; input must be above (p - 1) / 2."""
+    """The logarithm of the multivariate gamma function of dimension p; input must be above (p - 1) / 2.
+
+    >>> sf.special.multigammaln(sf.tensor([3.]), 2)
+    tensor([1.5502])
+    """
     parts = [gammaln(input - i / 2) for i in range(p)]
     return sum(parts[1:], parts[0]) + p * (p - 1) / 4 * math.log(math.pi)
 
@@ -306,32 +326,40 @@ i0, i0e, i1, i1e = (_in_double(f) for f in (_i0, _i0e, _i1, _i1e))
 
 @_in_double
 def entr(input):
-    """-input log(input), 0 at 0 and minus infinity below."""
+    """-input log(input), 0 at 0 and minus infinity below.
+
+    >>> sf.special.entr(sf.tensor([0.25, 0.5]))
+    tensor([0.3466, 0.3466])
+    """
     inside = _core.where(input > 0, input, _core.ones_like(input))
     y = -input * _core.log(inside)
     return _core.where(input < 0, _core.full_like(input, -math.inf), y)
 
 
 def xlog1py(input, other):
-    """input * log1p(other), 0 where input is 0; either may be a number."""
+    """input * log1p(other), 0 where input is 0; either may be a number.
+
+    >>> sf.special.xlog1py(sf.tensor([0., 2.]), sf.tensor([-1., 1.]))
+    tensor([0.0000, 1.3863])
+    """
     if not isinstance(other, _core.Tensor):
         return input * math.log1p(other)
     zero = _core.zeros_like(other) + input == 0
     return _core.where(zero & ~_core.isnan(other), _core.zeros_like(other), input * _core.log1p(other))
 
 
-for _name, _doc in {
-    "erfc": "1 - erf(input), exact where that is small.",
-    "erfcx": "exp(input^2) erfc(input).",
-    "erfinv": "The number whose erf is input; nan outside [-1, 1].",
-    "gammaln": "The logarithm of the absolute value of the gamma function.",
-    "digamma": "The derivative of gammaln; nan at negative whole numbers.",
-    "i0": "The modified Bessel function of the first kind, of order 0.",
-    "i0e": "exp(-|input|) i0(input).",
-    "i1": "The modified Bessel function of the first kind, of order 1.",
-    "i1e": "exp(-|input|) i1(input).",
+for _name, (_doc, _given, _found) in {  # what it is, and an example: of what, its result
+    "erfc": ("1 - erf(input), exact where that is small.", "0., 1.", "1.0000, 0.1573"),
+    "erfcx": ("exp(input^2) erfc(input).", "0., 10.", "1.0000, 0.0561"),
+    "erfinv": ("The number whose erf is input; nan outside [-1, 1].", "0., 0.5", "0.0000, 0.4769"),
+    "gammaln": ("The logarithm of the absolute value of the gamma function.", "3., 5.", "0.6931, 3.1781"),
+    "digamma": ("The derivative of gammaln; nan at negative whole numbers.", "1., 2.", "-0.5772,  0.4228"),
+    "i0": ("The modified Bessel function of the first kind, of order 0.", "0., 1.", "1.0000, 1.2661"),
+    "i0e": ("exp(-|input|) i0(input).", "1., 100.", "0.4658, 0.0399"),
+    "i1": ("The modified Bessel function of the first kind, of order 1.", "0., 1.", "0.0000, 0.5652"),
+    "i1e": ("exp(-|input|) i1(input).", "1., 100.", "0.2079, 0.0397"),
 }.items():
-    globals()[_name].__doc__ = _doc
+    globals()[_name].__doc__ = f"{_doc}\n\n>>> sf.special.{_name}(sf.tensor([{_given}]))\ntensor([{_found}])"
     globals()[_name].__name__ = globals()[_name].__qualname__ = _name
 
 help_modules()  # this one is imported after the others

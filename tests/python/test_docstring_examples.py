@@ -1,6 +1,7 @@
 """Every public function and class has an example in its document, and every example prints what it says."""
 
 import doctest
+import importlib
 import inspect
 import re
 import subprocess
@@ -29,9 +30,37 @@ WITHOUT = {
         is_deterministic_algorithms_warn_only_enabled""".split(),
         "the functions that set it show it",
     ),
-    "later": "how the package finds its names",
-    "BrokenSample": "an exception",
-    "SchedulerType": "get_scheduler",
+    **dict.fromkeys(
+        "as_matrix default_dim help_modules later norm_except_dim normed put_back take_out unit".split(),
+        "not for users",
+    ),
+    **dict.fromkeys(
+        """BatchEncoding BrokenSample Checkpoint FitResult FunctionCtx GradientStatistics KernelAverage KernelAverages
+        KernelEvent MemoryPlan Node PackedSequence ParametrizationList RemovableHandle SchedulerType
+        memory_format""".split(),
+        "the functions that give it or take it show it",
+    ),
+    **dict.fromkeys(
+        """clear_vram empty_cache free_memory has_bf16 max_memory_allocated mem_get_info memory_limits memory_reserved
+        providers reset_peak_memory_stats units""".split(),
+        "what it tells is the machine's",
+    ),
+    **dict.fromkeys(
+        """GGUFFile hf_hub_download hires img2img list_repo_files load_from_hf load_gguf load_pipeline load_to_gpu
+        model_folder run_denoise_sdxl snapshot_download txt2img_sdxl""".split(),
+        "it needs the network, a GPU or weights: txt2img_sd21",
+    ),
+    **dict.fromkeys("adadelta adafactor adagrad adam adamax adamw asgd muon nadam radam rmsprop rprop".split(), "sgd"),
+    **dict.fromkeys(
+        """MultiControlNetModel SchedulerMixin cached clip_grads_with_norm_ cogvideox_loss
+        compute_dream_and_update_latents convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format
+        custom_bwd default_convert encode_video fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights
+        get_ema_multi_avg_fn get_swa_multi_avg_fn gradgradcheck hvp load_audio once_differentiable peft_config_of
+        register_optimizer_step_post_hook register_to_config remove_spectral_norm remove_weight_norm resolve_profile
+        set_detect_anomaly skip_init transfer_parametrizations_and_params type_before_parametrizations
+        sdxl_memory_profile unpack_sequence unpad_sequence""".split(),
+        "beside it stands its like, which has one",
+    ),
 }
 
 
@@ -39,29 +68,47 @@ def is_function(value):
     return inspect.isroutine(value) or type(value).__name__ in ("OpFunction", "nb_func")
 
 
+def is_public(value):
+    """A function, or a class that is no exception, no type of old programs and no result of a call."""
+    return is_function(value) or (inspect.isclass(value) and not re.search(r".(Error|Tensor|Output)$", value.__name__))
+
+
+def named(names):
+    return lambda value: getattr(value, "__name__", "") in names.split()
+
+
 PLACES = {  # place: what must have an example there
-    "scaffolding": is_function,
+    "scaffolding": is_public,
+    **dict.fromkeys(
+        """scaffolding.amp .autograd .autograd.function .autograd.functional .autograd.graph .backends.cpu .data
+        .diffusion .diffusion.training_utils .distributed.checkpoint .hub .io .models .nn.grad .nn.init .nn.utils
+        .nn.utils.parametrizations .nn.utils.parametrize .nn.utils.rnn .nn.video .optim .optim.functional
+        .optim.lr_scheduler .optim.swa_utils .profiler .random .safetensors .special .testing .tokenizers .train
+        .utils .utils.checkpoint .utils.data .utils.tensorboard""".replace(" .", " scaffolding.").split(),
+        is_public,
+    ),
     "scaffolding.nn.functional": is_function,
     "scaffolding.nn": inspect.isclass,
-    "scaffolding.optim": inspect.isclass,
-    "scaffolding.optim.lr_scheduler": inspect.isclass,
-    "scaffolding.optim.swa_utils": inspect.isclass,
-    "scaffolding.data": inspect.isclass,
     "scaffolding.data.transforms": lambda v: v.__name__[0].isupper() and v is not sf.Tensor,
-    "scaffolding.utils.data": inspect.isclass,
-    "scaffolding.diffusion": lambda v: inspect.isclass(v) and re.search("(Pipeline|Scheduler)$|^AutoPipe", v.__name__),
+    "scaffolding.cuda": named("device_count is_available"),  # the rest needs a GPU
+    "scaffolding.distributed": named(  # the rest needs several processes
+        "HashStore all_gather all_gather_object all_reduce broadcast get_rank get_world_size init_device_mesh "
+        "init_process_group new_group"
+    ),
 }
 
 
 def documents(place):
-    """{name: document} of a place. Functions that write over their argument go by those that do not."""
-    module = sys.modules[place]
+    """{name: document} of a place. Functions that write over their argument go by those that do not, unless these are
+    old names of theirs."""
+    module = importlib.import_module(place)
     found = {}
-    for name in dir(module):
+    old = {n for n in dir(module) if str(getattr(module, n).__doc__).startswith("The old name of ")}
+    for name in getattr(module, "__all__", dir(module)) if PLACES[place] is is_public else dir(module):
         value = getattr(module, name)
         own = str(getattr(value, "__module__", "")).startswith("scaffolding")
-        if not name.startswith("_") and own and PLACES[place](value) and name not in WITHOUT:
-            if not (name.endswith("_") and hasattr(module, name[:-1])):
+        if not name.startswith("_") and own and PLACES[place](value) and name not in WITHOUT and name not in old:
+            if not name.endswith("_") or name[:-1] in old or not hasattr(module, name[:-1]):
                 found[name] = inspect.getdoc(value) or ""
     return found
 
@@ -109,7 +156,14 @@ def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.usefixtures("empty_folder")
+@pytest.fixture
+def one_process():
+    sf.distributed.init_process_group("fake", store=sf.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    sf.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("empty_folder", "one_process")
 @pytest.mark.parametrize("place", PLACES)
 def test_every_name_has_an_example_that_is_true(place, monkeypatch, tmp_path):
     lacking, wrong, seen = [], [], set()
@@ -133,12 +187,13 @@ def test_a_wrong_number_is_told():
 
 
 def test_exceptions_and_entries_are_names():
-    known = {name for place in PLACES for name in dir(sys.modules[place])}
+    known = {name for place in PLACES for name in dir(importlib.import_module(place))}
     assert not set(WITHOUT) - known
     from scaffolding._examples import table
 
     assert not {name for name in table("ops") if not hasattr(sf._core, name)}
     assert not {name for name in table("nn") if not hasattr(nn, name)}
+    assert not {*table("classes"), *table("data")} - known
     assert table("nn")["ReLU"] == ">>> nn.ReLU()(sf.tensor([-1., 2.]))\ntensor([0., 2.])"
 
 

@@ -26,7 +26,7 @@ nb::object edge_object(const autograd::Edge& e) {
 }
 
 void bind_nodes(nb::module_& m) {
-  auto node = nb::class_<PyNode>(m, "Node");
+  auto node = nb::class_<PyNode>(m, "Node", "A recorded op: a tensor's grad_fn.");
   node.def(
           "name", [](const PyNode& n) { return n.node ? grad_fn_name(*n.node) : std::string("AccumulateGrad"); },
           "The recorded op, as torch would call it.")

@@ -113,7 +113,7 @@ void clear_hooks(const Tensor& t) {
 }
 
 void bind_hooks(nb::module_& m) {
-  auto handle = nb::class_<autograd::HookHandle>(m, "RemovableHandle");
+  auto handle = nb::class_<autograd::HookHandle>(m, "RemovableHandle", "A registered hook, until remove().");
   handle.def("remove", &autograd::HookHandle::remove, "Takes the hook off.")
       .def_prop_ro("id", &autograd::HookHandle::id)
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })

@@ -113,7 +113,7 @@ thread_local std::unique_ptr<DefaultDevice> t_set_device;                    // 
 thread_local std::vector<std::unique_ptr<DefaultDevice>> t_default_devices;  // of the `with` blocks that are open
 
 void bind_devices(nb::module_& m) {
-  auto device = nb::class_<Device>(m, "device");
+  auto device = nb::class_<Device>(m, "device", "Where a tensor is: \"cpu\", \"cuda\", \"cuda:1\" or \"meta\".");
   device
       .def(
           "__init__", [](Device* self, const std::string& type) { new (self) Device(type); }, nb::arg("type"))
@@ -180,7 +180,7 @@ void bind_devices(nb::module_& m) {
 }
 
 void bind_memory_formats(nb::module_& m) {
-  auto format = nb::class_<PyMemoryFormat>(m, "memory_format");
+  auto format = nb::class_<PyMemoryFormat>(m, "memory_format", "An order of dimensions in memory: channels_last, ...");
   format.def("__repr__", [](const PyMemoryFormat& f) { return std::string("scaffolding.") + f.name; })
       .def("__reduce__", [](const PyMemoryFormat& f) { return nb::str(f.name); });
   format.attr("__module__") = "scaffolding";

@@ -350,7 +350,8 @@ void bind_tensor(nb::module_& m) {
       raise_current();
     }
   });
-  out_of_memory_type = PyErr_NewException("scaffolding.OutOfMemoryError", PyExc_RuntimeError, nullptr);
+  out_of_memory_type = PyErr_NewExceptionWithDoc("scaffolding.OutOfMemoryError", "A device has too little memory.",
+                                                 PyExc_RuntimeError, nullptr);
   m.attr("OutOfMemoryError") = nb::handle(out_of_memory_type);
   nb::object both = steal(PyTuple_Pack(2, PyExc_ValueError, PyExc_RuntimeError));
   argument_error_type = PyErr_NewExceptionWithDoc(

@@ -59,7 +59,7 @@ void bind_memory_plan(nb::module_& m) {
            })
       .def_prop_ro("host", &PeakMemory::host)
       .def_prop_ro("device", &PeakMemory::device);
-  nb::class_<MemoryPlan>(m, "MemoryPlan")
+  nb::class_<MemoryPlan>(m, "MemoryPlan", "What pipe.memory_plan(...) proposes; its numbers are bytes.")
       .def_ro("profile", &MemoryPlan::profile)
       .def_ro("device", &MemoryPlan::device)
       .def_prop_ro("guidance_mode", [](const MemoryPlan& p) { return name_of(p.guidance); })

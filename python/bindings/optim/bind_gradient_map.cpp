@@ -50,7 +50,8 @@ nb::object gradient_of(const GradientMap::Entry& e) { return steal(wrap(e.gradie
 nb::object item_of(const GradientMap::Entry& e) { return nb::make_tuple(leaf_of(e), gradient_of(e)); }
 
 void bind_statistics(nb::module_& m) {
-  auto statistics = nb::class_<GradientStatistics>(m, "GradientStatistics");
+  auto statistics =
+      nb::class_<GradientStatistics>(m, "GradientStatistics", "What GradientMap.statistics() counts of a gradient.");
   statistics.def_ro("norm", &GradientStatistics::norm, "The Euclidean norm of the finite elements.")
       .def_ro("abs_max", &GradientStatistics::abs_max)
       .def_ro("mean", &GradientStatistics::mean)

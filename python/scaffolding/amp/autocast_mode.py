@@ -17,6 +17,12 @@ class autocast(_Switch):
     not at every use.
     Call backward() outside of the block or inside: it runs without autocast.
     Warns and does nothing on "cuda" without CUDA.
+
+    >>> layer = nn.Linear(4, 2)
+    >>> with sf.autocast("cpu", dtype=sf.bfloat16):
+    ...     y = layer(sf.ones(1, 4))
+    >>> y.dtype, layer.weight.dtype
+    (scaffolding.bfloat16, scaffolding.float32)
     """
 
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
@@ -60,20 +66,36 @@ class autocast(_Switch):
 
 
 def is_autocast_available(device_type):
-    """Whether autocast knows the device type."""
+    """Whether autocast knows the device type.
+
+    >>> sf.amp.is_autocast_available("cpu"), sf.amp.is_autocast_available("mps")
+    (True, False)
+    """
     return device_type in ("cpu", "cuda")
 
 
 def autocast_table():
     """{op: (policy on cpu, policy on cuda)}: "lower" (autocast's dtype), "float32", "widest" (of the inputs)
     or "own".
+
+    >>> table = sf.amp.autocast_table()
+    >>> table["matmul"], table["softmax"]
+    (('lower', 'lower'), ('own', 'float32'))
     """
     return _core._autocast_table()
 
 
 def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
     """Decorates the forward of an autograd.Function. cast_inputs: floating tensors are converted to that dtype and
-    forward runs without autocast; without it, forward runs as the caller does, and backward as forward did."""
+    forward runs without autocast; without it, forward runs as the caller does, and backward as forward did.
+
+    >>> class Square(sf.autograd.Function):
+    ...     @staticmethod
+    ...     @sf.amp.custom_fwd(device_type="cpu", cast_inputs=sf.float32)
+    ...     def forward(ctx, x): return x * x
+    >>> Square.apply(sf.ones(2)).dtype
+    scaffolding.float32
+    """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 

@@ -23,6 +23,11 @@ class GradScaler:
     everything passes through.
     capturable=True: the scale and its count are in device memory and nothing waits for the device, so that a step can
     be part of a CUDA graph; for optimizers with capturable=True.
+
+    >>> layer, scaler = nn.Linear(4, 1), sf.amp.GradScaler("cpu", init_scale=1024.0)
+    >>> optimizer = optim.SGD(layer.parameters(), lr=0.1)
+    >>> scaler.scale(layer(sf.ones(2, 4)).mean()).backward()
+    >>> scaler.step(optimizer); scaler.update()
     """
 
     def __init__(

@@ -33,6 +33,11 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     """Adds the gradients of tensors (times grad_tensors) to .grad of the leaves they depend on.
 
     With inputs, to theirs alone. With return_map=True .grad is left alone and a GradientMap is returned instead.
+
+    >>> x = sf.tensor([1., 2.], requires_grad=True)
+    >>> sf.autograd.backward([x * x], [sf.tensor([1., 10.])])
+    >>> x.grad
+    tensor([ 2., 40.])
     """
     tensors = _as_list("backward: outputs", tensors)
     gradients = _as_gradients("backward", grad_tensors, len(tensors))
@@ -53,7 +58,13 @@ def grad(
     allow_unused=None,
     materialize_grads=False,
 ):
-    """The gradients of outputs (times grad_outputs) for inputs, as a tuple; .grad is not touched."""
+    """The gradients of outputs (times grad_outputs) for inputs, as a tuple; .grad is not touched.
+
+    >>> x = sf.tensor(3., requires_grad=True)
+    >>> dy, = sf.autograd.grad(x**3, x, create_graph=True)
+    >>> dy, sf.autograd.grad(dy, x)
+    (tensor(27., grad_fn=<WhereBackward0>), (tensor(18.),))
+    """
     outputs = _as_list("grad: outputs", outputs)
     inputs = _as_list("grad: inputs", inputs)
     gradients = _as_gradients("grad", grad_outputs, len(outputs))

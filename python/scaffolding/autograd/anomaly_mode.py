@@ -4,7 +4,15 @@ from .. import _core
 
 
 class detect_anomaly:
-    """Context manager: backward names the op whose gradient is the first with a NaN."""
+    """Context manager: backward names the op whose gradient is the first with a NaN.
+
+    >>> x = sf.tensor(-1., requires_grad=True)
+    >>> with sf.autograd.detect_anomaly():
+    ...     x.sqrt().backward()  # raises
+    Traceback (most recent call last):
+        ...
+    RuntimeError: detect_anomaly: sqrt: output 0 of shape [] has 1 NaN and 0 Inf; its inputs (float32[]) were finite
+    """
 
     def __init__(self, check_nan=True):
         self._wanted = bool(check_nan)

@@ -42,7 +42,7 @@ class FunctionCtx:
 class Function:
     """An op with its own gradient.
 
-    >>> class Exp(Function):
+    >>> class Exp(sf.autograd.Function):
     ...     @staticmethod
     ...     def forward(ctx, x):
     ...         y = x.exp()
@@ -52,7 +52,10 @@ class Function:
     ...     def backward(ctx, dy):
     ...         (y,) = ctx.saved_tensors
     ...         return dy * y
-    >>> y = Exp.apply(x)
+    >>> x = sf.zeros(2, requires_grad=True)
+    >>> Exp.apply(x).sum().backward()
+    >>> x.grad
+    tensor([1., 1.])
 
     forward may leave out ctx when the class has setup_context(ctx, inputs, output). backward returns one gradient, or
     None, per argument of forward; written with ops it can be differentiated again.

@@ -47,7 +47,12 @@ def _done(values, create_graph):
 
 
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
-    """d output / d input: [*output.shape, *input.shape] for each pair. vectorize and strategy change nothing here."""
+    """d output / d input: [*output.shape, *input.shape] for each pair. vectorize and strategy change nothing here.
+
+    >>> sf.autograd.functional.jacobian(lambda x: x * x, sf.tensor([1., 2.]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
     with enable_grad():
         leaves = _leaves(_tuple("jacobian", "inputs", inputs), create_graph)
         outputs = func(*leaves)
@@ -68,7 +73,12 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
 
 
 def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
-    """The second derivatives of a func with one number: [*input.shape, *input.shape] for each pair of inputs."""
+    """The second derivatives of a func with one number: [*input.shape, *input.shape] for each pair of inputs.
+
+    >>> sf.autograd.functional.hessian(lambda x: (x**3).sum(), sf.tensor([1., 2.]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
 
     def slope(*leaves):
         value = func(*leaves)
@@ -82,7 +92,11 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's result, v times the Jacobian); v: like the result, 1 by default where that is one number."""
+    """(func's result, v times the Jacobian); v: like the result, 1 by default where that is one number.
+
+    >>> sf.autograd.functional.vjp(lambda x: x * x, sf.tensor([1., 2.]), sf.tensor([1., 1.]))
+    (tensor([1., 4.]), tensor([2., 4.]))
+    """
     with enable_grad():
         leaves = _leaves(_tuple("vjp", "inputs", inputs), create_graph)
         outputs = func(*leaves)
@@ -96,7 +110,11 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
     """(func's result, the Jacobian times v); v: like the inputs, 1 by default where that is one number. By two backward
-    passes."""
+    passes.
+
+    >>> sf.autograd.functional.jvp(lambda x: x * x, sf.tensor([1., 2.]), sf.tensor([1., 0.]))
+    (tensor([1., 4.]), tensor([2., 0.]))
+    """
     with enable_grad():
         leaves = _leaves(_tuple("jvp", "inputs", inputs), create_graph)
         outputs = func(*leaves)
@@ -111,7 +129,11 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's value, v times the Hessian) of a func with one number."""
+    """(func's value, v times the Hessian) of a func with one number.
+
+    >>> sf.autograd.functional.vhp(lambda x: (x**3).sum(), sf.tensor([1., 2.]), sf.tensor([1., 1.]))
+    (tensor(9.), tensor([ 6., 12.]))
+    """
     with enable_grad():
         leaves = _leaves(_tuple("vhp", "inputs", inputs), create_graph)
         value = func(*leaves)

@@ -94,14 +94,26 @@ class no_grad(_Mode):
 
 
 class enable_grad(_Mode):
-    """Ops in the block are recorded, inside no_grad too."""
+    """Ops in the block are recorded, inside no_grad too.
+
+    >>> x = sf.ones(2, requires_grad=True)
+    >>> with sf.no_grad(), sf.enable_grad():
+    ...     (2 * x).requires_grad
+    True
+    """
 
     def _state(self):
         return True, _core.is_inference_mode_enabled()
 
 
 class inference_mode(_Switch):
-    """As no_grad; tensors made in the block can never be recorded, which saves their bookkeeping."""
+    """As no_grad; tensors made in the block can never be recorded, which saves their bookkeeping.
+
+    >>> with sf.inference_mode():
+    ...     y = nn.Linear(4, 2)(sf.ones(1, 4))
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
+    """
 
     def __new__(cls, mode=True):
         return cls()(mode) if callable(mode) else super().__new__(cls)
@@ -118,7 +130,12 @@ class inference_mode(_Switch):
 
 
 class set_grad_enabled(_Switch):
-    """Switches recording at once; as a context manager, back again at the end of the block."""
+    """Switches recording at once; as a context manager, back again at the end of the block.
+
+    >>> with sf.set_grad_enabled(False):
+    ...     nn.Linear(4, 2)(sf.ones(1, 4)).requires_grad
+    False
+    """
 
     def __init__(self, mode):
         super().__init__()

@@ -20,6 +20,10 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
     """Whether the gradients of func at inputs equal central differences; inputs must be float64.
 
     Every element of the Jacobian is compared: |difference - gradient| <= atol + rtol * |difference|.
+
+    >>> x = sf.tensor([0.5, 1.5], dtype=sf.float64, requires_grad=True)
+    >>> sf.autograd.gradcheck(sf.sin, (x,))
+    True
     """
     call, tensors = _over_tensors(func, inputs)
     return _core._gradcheck(call, tensors, eps, atol, rtol, raise_exception, check_undefined_grad)

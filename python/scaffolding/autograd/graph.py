@@ -8,7 +8,8 @@ class saved_tensors_hooks:
 
     Leaves that require a gradient are kept themselves: their owner has them anyway.
 
-    >>> with saved_tensors_hooks(lambda t: t.half(), lambda h: h.float()):
+    >>> model, x = nn.Linear(4, 2), sf.ones(1, 4)
+    >>> with sf.autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda h: h.float()):
     ...     loss = model(x)
     """
 
@@ -25,6 +26,13 @@ class saved_tensors_hooks:
 class save_on_cpu(saved_tensors_hooks):
     """Context manager: tensors saved for backward wait in host memory. pin_memory: in pinned memory,
     to which and from which the GPU copies without a wait.
+
+    >>> x = sf.ones(2, requires_grad=True)
+    >>> with sf.autograd.graph.save_on_cpu():
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 2.])
     """
 
     def __init__(self, pin_memory=False):

@@ -6,7 +6,12 @@ from .. import _core
 
 
 def memory_allocated():
-    """Bytes in use by tensors now."""
+    """Bytes in use by tensors now.
+
+    >>> before, x = sf.backends.cpu.memory_allocated(), sf.zeros(1 << 20)
+    >>> sf.backends.cpu.memory_allocated() - before >= 4 << 20
+    True
+    """
     return _core._cpu_memory()[0]
 
 
@@ -46,6 +51,9 @@ def instruction_sets():
     """The instruction sets of this processor that kernels were compiled for and may use, best last: "base", "avx2",
     "avx512", "avx512bf16", and "avx512amx" where there are tiles (AMX) and the operating system gives them to this
     process. SF_ISA in the environment names the best that may be used.
+
+    >>> sf.backends.cpu.instruction_sets()[0]
+    'base'
     """
     return _core._instruction_sets()
 

@@ -6,7 +6,10 @@ from .. import _core
 
 
 def is_available():
-    """Whether the CUDA library loads and sees a GPU."""
+    """Whether the CUDA library loads and sees a GPU.
+
+    >>> device = "cuda" if sf.cuda.is_available() else "cpu"
+    """
     return _core._backend_available("cuda")[0]
 
 
@@ -16,7 +19,10 @@ def why_not():
 
 
 def device_count():
-    """The number of CUDA devices."""
+    """The number of CUDA devices.
+
+    >>> devices = [f"cuda:{i}" for i in range(sf.cuda.device_count())]
+    """
     return _core._device_count("cuda")
 
 

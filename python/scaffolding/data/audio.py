@@ -24,6 +24,11 @@ def save_wav(path, audio, sampling_rate, encoding="pcm16"):
 
     encoding: "pcm16", "pcm24" or "float32". Integers are clamped and rounded, NaN is silence. ValueError for what a
     file cannot hold, RuntimeError where it cannot be written.
+
+    >>> sf.io.save_wav("tone.wav", sf.arange(48000).mul(0.0576).sin()[None], 48000)
+    >>> sound, rate = sf.io.load_wav("tone.wav")
+    >>> sound.shape, rate
+    (scaffolding.Size([1, 48000]), 48000)
     """
     _data.save_wav(os.fspath(path), as_audio("save_wav", audio), sampling_rate, encoding)
 
@@ -32,6 +37,10 @@ def load_wav(path):
     """(sound [channels, samples] in float32, samples a second) of a WAV file: PCM of 8 to 32 bits, or floating.
 
     ValueError naming the file where it is damaged or cut short, NotImplementedError for compressed sound.
+
+    >>> sf.io.save_wav("a.wav", sf.tensor([[0.0, 0.5, -0.5]]), 16000, encoding="float32")
+    >>> sf.io.load_wav("a.wav")
+    (tensor([[ 0.0000,  0.5000, -0.5000]]), 16000)
     """
     return _data.load_audio(os.fspath(path), True)
 

@@ -10,6 +10,11 @@ def canny(picture, low_threshold=100, high_threshold=200):
 
     An edge begins where the slope is above high_threshold and goes on where it is above low_threshold. ValueError for
     what is no picture of bytes.
+
+    >>> picture = sf.zeros(3, 8, 8, dtype=sf.uint8)
+    >>> picture[:, :, 4:] = 255
+    >>> sf.data.canny(picture)[0, 3]
+    tensor([  0,   0,   0, 255,   0,   0,   0,   0], dtype=scaffolding.uint8)
     """
     image = picture if isinstance(picture, Tensor) else image_of(picture)
     edges = _data.canny(image[:3] if image.dim() == 3 else image, float(low_threshold), float(high_threshold))

@@ -91,7 +91,12 @@ def save_video(
     path, frames, fps=8, *, metadata=None, quality=80, loop=0, encoder=None, audio=None, audio_sample_rate=None
 ):
     """Writes frames as a video: [T, H, W, 3] or [T, 3, H, W], or an iterable of what VideoWriter.append takes, which
-    need not all be in memory. Other arguments as VideoWriter's."""
+    need not all be in memory. Other arguments as VideoWriter's.
+
+    >>> sf.data.save_video("a.webp", sf.rand(5, 16, 24, 3), fps=8)
+    >>> sf.data.VideoReader("a.webp").fps
+    8.0
+    """
     sound = {"audio": audio, "audio_sample_rate": audio_sample_rate}
     with VideoWriter(path, fps, metadata=metadata, quality=quality, loop=loop, encoder=encoder, **sound) as video:
         shape = getattr(frames, "shape", None)
@@ -102,7 +107,11 @@ def save_video(
 
 
 def can_write_video(path):
-    """Whether a video of the path's kind can be written here."""
+    """Whether a video of the path's kind can be written here.
+
+    >>> sf.data.can_write_video("frames/%04d.png")
+    True
+    """
     return _data.why_no_video(os.fspath(path)) is None
 
 
@@ -173,6 +182,10 @@ def read_video(path, start=0, frames=None, stride=1, size=None, *, interpolation
 
     frames: how many; all that there are without it. size: n makes the shorter side n; (height, width): resized to cover
     it, and the middle cut out, frame by frame. IndexError where the video has too few frames.
+
+    >>> sf.data.save_video("a.webp", sf.zeros(9, 16, 24, 3, dtype=sf.uint8))
+    >>> sf.data.read_video("a.webp", stride=2, size=(8, 8)).shape
+    scaffolding.Size([5, 8, 8, 3])
     """
     video = VideoReader(path, max_pixels=max_pixels)
     if frames is None:

@@ -32,6 +32,13 @@ class ConfigMixin:
     the name of the file.
 
     `_compatibles` of a scheduler: names of classes whose fields a config may have too.
+
+    >>> class Mine(sf.diffusion.ConfigMixin):
+    ...     config_name = "mine.json"
+    ...     @sf.diffusion.register_to_config
+    ...     def __init__(self, steps=50): pass
+    >>> Mine(steps=20).config.steps
+    20
     """
 
     config_name = None

@@ -3,9 +3,11 @@ scripts.
 """
 
 from .._core import Tensor, _diffusion
+from .._examples import add_to as _add_example
 from .schedulers.scheduler import core_of
 
 TrainingBatch = _diffusion.TrainingBatch
+_add_example(TrainingBatch, "classes")
 
 
 def training_batch(scheduler, latents, noise=None, timesteps=None, generator=None, **options):
@@ -31,6 +33,10 @@ def training_batch(scheduler, latents, noise=None, timesteps=None, generator=Non
 
     ValueError for options that do not go with the scheduler, TypeError for a scheduler that models are not trained
     with.
+
+    >>> batch = sf.diffusion.training_batch(sf.diffusion.DDPMScheduler(), sf.randn(2, 4, 8, 8), snr_gamma=5.0)
+    >>> batch.noisy_latents.shape, batch.timesteps.shape, batch.loss(batch.target)
+    (scaffolding.Size([2, 4, 8, 8]), scaffolding.Size([2]), tensor(0.))
     """
     given = {k: v for k, v in options.items() if v is not None}
     return _diffusion.training_batch(core_of("training_batch", scheduler), latents, given, noise, timesteps, generator)
@@ -68,6 +74,12 @@ def diffusion_loss(
     it gets none. With condition_dropout some samples get null_condition (of one sample, [1, N, C] or [N, C]: the
     embedded empty prompt; zeros without one) instead of encoder_hidden_states[B, N, C], and zeros for text_embeds of
     added_cond_kwargs. The other arguments are training_batch's.
+
+    >>> conv = nn.Conv2d(4, 4, 3, padding=1)
+    >>> loss = sf.diffusion.diffusion_loss(lambda x, t: conv(x), sf.diffusion.DDPMScheduler(), sf.randn(2, 4, 8, 8))
+    >>> loss.backward()
+    >>> conv.weight.grad.shape
+    scaffolding.Size([4, 4, 3, 3])
     """
     batch = training_batch(
         scheduler,
@@ -103,5 +115,8 @@ def diffusion_loss(
 def compute_snr(noise_scheduler, timesteps):
     """The signal-to-noise ratio at timesteps[...] of a scheduler with alphas_cumprod:
     alphas_cumprod / (1 - alphas_cumprod), float32.
+
+    >>> sf.diffusion.compute_snr(sf.diffusion.DDPMScheduler(), sf.tensor([0, 500, 999]))
+    tensor([9.9973e+03, 8.4360e-02, 4.0360e-05])
     """
     return _diffusion.compute_snr(core_of("compute_snr", noise_scheduler), timesteps)

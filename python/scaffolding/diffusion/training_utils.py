@@ -13,7 +13,12 @@ from .training import compute_snr
 
 
 def set_seed(seed):
-    """Seeds Python's, NumPy's and the default generators of every device."""
+    """Seeds Python's, NumPy's and the default generators of every device.
+
+    >>> sf.diffusion.training_utils.set_seed(0)
+    >>> sf.randn(2)
+    tensor([ 1.5410, -0.2934])
+    """
     random.seed(seed)
     try:
         import numpy as np
@@ -25,7 +30,13 @@ def set_seed(seed):
 
 
 def cast_training_params(model, dtype=_core.float32):
-    """The parameters that train, of a model or a list of them, in this dtype; the others stay."""
+    """The parameters that train, of a model or a list of them, in this dtype; the others stay.
+
+    >>> model = nn.Linear(4, 2).half()
+    >>> sf.diffusion.training_utils.cast_training_params(model)
+    >>> model.weight.dtype
+    scaffolding.float32
+    """
     for m in model if isinstance(model, list) else [model]:
         for parameter in m.parameters():
             if parameter.requires_grad:
@@ -44,7 +55,13 @@ def free_memory():
 @contextlib.contextmanager
 def offload_models(*modules, device, offload=True):
     """Networks, or a pipeline, on `device` for the time of a with block, and back where they were; offload=False: left
-    where they are."""
+    where they are.
+
+    >>> vae = nn.Linear(4, 2)
+    >>> with sf.diffusion.training_utils.offload_models(vae, device="cpu"):  # or "cuda"
+    ...     vae(sf.zeros(1, 4)).shape
+    scaffolding.Size([1, 2])
+    """
     before = [m.device if hasattr(m, "device") else next(m.parameters()).device for m in modules] if offload else []
     for m in modules if offload else ():
         m.to(device)
@@ -60,7 +77,12 @@ def compute_density_for_timestep_sampling(
 ):
     """Where in the schedule of flow matching the samples of a batch are trained: [batch_size] in 0 to 1 (Esser et al.
     2024, arXiv 2403.03206). weighting_scheme: "logit_normal" with logit_mean and logit_std, "mode" with mode_scale;
-    uniform for others."""
+    uniform for others.
+
+    >>> u = sf.diffusion.training_utils.compute_density_for_timestep_sampling("logit_normal", 4, 0.0, 1.0)
+    >>> (u * 1000).long()
+    tensor([823, 427, 101, 638])
+    """
     if weighting_scheme == "logit_normal":
         drawn = _core.randn(batch_size, device=device, generator=generator)
         return (drawn * logit_std + logit_mean).sigmoid()
@@ -71,7 +93,11 @@ def compute_density_for_timestep_sampling(
 
 
 def compute_loss_weighting_for_sd3(weighting_scheme, sigmas=None):
-    """The weights of samples' losses at noise levels sigmas, in their shape: "sigma_sqrt", "cosmap"; 1 for others."""
+    """The weights of samples' losses at noise levels sigmas, in their shape: "sigma_sqrt", "cosmap"; 1 for others.
+
+    >>> sf.diffusion.training_utils.compute_loss_weighting_for_sd3("sigma_sqrt", sf.tensor([0.5, 1.0]))
+    tensor([4., 1.])
+    """
     if weighting_scheme == "sigma_sqrt":
         return (sigmas**-2.0).float()
     if weighting_scheme == "cosmap":

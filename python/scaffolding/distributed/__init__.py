@@ -1,10 +1,11 @@
 """Processes that work on one model together, under torch.distributed's names.
 
 Bytes are moved by a backend: "gloo" or "mpi" between CPUs, "fake" without peers. Sums are those of a binary tree over
-the ranks, the same bits everywhere.
+the ranks, the same bits everywhere. Examples print what a group of one process gives.
 """
 
 from .. import _core
+from .._examples import add_to as _add_example
 from .._missing import help_modules
 from ._calls import (
     P2POp,
@@ -65,5 +66,6 @@ Store = _core._distributed.Store
 HashStore = _core._distributed.HashStore
 FileStore = _core._distributed.FileStore
 PrefixStore = _core._distributed.PrefixStore
+_add_example(HashStore, "classes")
 
 help_modules()  # this one is imported after the others

@@ -31,7 +31,13 @@ def _rank_in(op, what, group, rank, group_rank, otherwise=None):
 
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
-    """Puts the tensors of all processes together, in place: all hold the same bits afterwards."""
+    """Puts the tensors of all processes together, in place: all hold the same bits afterwards.
+
+    >>> loss = sf.tensor([3., 5.])
+    >>> sf.distributed.all_reduce(loss, sf.distributed.ReduceOp.AVG)
+    >>> loss
+    tensor([3., 5.])
+    """
     if _is_outside(group):
         return None
     return _given("all_reduce", _group("all_reduce", group)._all_reduce(tensor, op, async_op), async_op)
@@ -56,7 +62,11 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
 
 
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
-    """The values of process src's tensor, into everyone's."""
+    """The values of process src's tensor, into everyone's.
+
+    >>> weight = sf.ones(2)
+    >>> sf.distributed.broadcast(weight, src=0)
+    """
     if _is_outside(group):
         return None
     g = _group("broadcast", group)
@@ -66,7 +76,13 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
 
 
 def all_gather(tensor_list, tensor, group=None, async_op=False):
-    """tensor_list[i] becomes the tensor of process i; they have its size and dtype."""
+    """tensor_list[i] becomes the tensor of process i; they have its size and dtype.
+
+    >>> found = [sf.zeros(2) for _ in range(sf.distributed.get_world_size())]
+    >>> sf.distributed.all_gather(found, sf.ones(2))
+    >>> found
+    [tensor([1., 1.])]
+    """
     if _is_outside(group):
         return None
     return _given("all_gather", _group("all_gather", group)._all_gather(list(tensor_list), tensor, async_op), async_op)

@@ -118,6 +118,10 @@ def init_process_group(
     file that all reach. Or a store, with rank and world_size. timeout: a timedelta or seconds, for joining and for each
     call (half an hour). deterministic: sums on GPUs are those of the tree over the ranks too, at the price of memory
     and time.
+
+    >>> sf.distributed.init_process_group("gloo", init_method="env://")  # doctest: +SKIP
+    >>> sf.distributed.get_rank(), sf.distributed.get_world_size()  # in the second of two  # doctest: +SKIP
+    (1, 2)
     """
     if _World.group is not None:
         raise ValueError("init_process_group: trying to initialize the default process group twice")
@@ -170,6 +174,10 @@ def new_group(
     """A group of some of the processes, by their ranks in the world; all of the world must call it, in one order.
 
     What it gives to those who are not in ranks may be passed to the calls here, which then do nothing.
+
+    >>> group = sf.distributed.new_group(ranks=[0])
+    >>> sf.distributed.get_world_size(group)
+    1
     """
     world = _group("new_group", None)
     ranks = list(range(world.size())) if ranks is None else [int(r) for r in ranks]
@@ -219,12 +227,20 @@ def _is_outside(group):
 
 
 def get_rank(group=None):
-    """The number of this process in the group, from 0; -1 outside of it."""
+    """The number of this process in the group, from 0; -1 outside of it.
+
+    >>> sf.distributed.get_rank()
+    0
+    """
     return -1 if _is_outside(group) else _group("get_rank", group).rank()
 
 
 def get_world_size(group=None):
-    """How many processes the group has; -1 outside of it."""
+    """How many processes the group has; -1 outside of it.
+
+    >>> sf.distributed.get_world_size()
+    1
+    """
     return -1 if _is_outside(group) else _group("get_world_size", group).size()
 
 

@@ -95,7 +95,13 @@ def _to_object(tensor):
 
 
 def all_gather_object(object_list, obj, group=None):
-    """object_list[i] becomes the object of process i."""
+    """object_list[i] becomes the object of process i.
+
+    >>> found = [None] * sf.distributed.get_world_size()
+    >>> sf.distributed.all_gather_object(found, {"steps": 20})
+    >>> found
+    [{'steps': 20}]
+    """
     if _is_outside(group):
         return
     g = _group("all_gather_object", group)

@@ -142,6 +142,10 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_ov
     """All processes as a grid of mesh_shape, by their ranks, with a group for each of its rows.
 
     device_type: "cpu" or "cuda". mesh_dim_names: a name for each dimension, such as ("replicate", "shard").
+
+    >>> mesh = sf.distributed.init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicate", "shard"))
+    >>> mesh["shard"].size()
+    1
     """
     if device_type not in ("cpu", "cuda"):
         raise RuntimeError(f"init_device_mesh: device_type must be 'cpu' or 'cuda', got {device_type!r}")

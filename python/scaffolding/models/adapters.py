@@ -163,6 +163,11 @@ def _weights_of_blocks(weights, unet):
 def get_peft_model_state_dict(model, adapter_name="default"):
     """A model's adapter as PEFT has it, {"mid_block....to_q.lora_A.weight": tensor}: what save_lora_weights() takes.
     Alphas are not in it, as in PEFT: peft_config_of(model, adapter_name) has them.
+
+    >>> model = sf.models.DiTTransformer2DModel(2, 8, num_layers=1)
+    >>> model.add_adapter(sf.models.LoraConfig(r=4, target_modules=["to_q"]))
+    >>> sorted(sf.models.get_peft_model_state_dict(model))[0]
+    'transformer_blocks.0.attn1.to_q.lora_A.weight'
     """
     check_names("get_peft_model_state_dict", [adapter_name], _lora.names(model))
     return _lora.state(model, adapter_name)
@@ -179,6 +184,11 @@ def peft_config_of(model, adapter_name="default"):
 def set_peft_model_state_dict(model, peft_model_state_dict, adapter_name="default"):
     """Copies such a state into an adapter of the same layers and ranks, as a training that goes on does. Returns
     (missing keys, unexpected keys). ValueError, and nothing changes, for other shapes.
+
+    >>> model = sf.models.DiTTransformer2DModel(2, 8, num_layers=1)
+    >>> model.add_adapter(sf.models.LoraConfig(r=4, target_modules=["to_q"]))
+    >>> sf.models.set_peft_model_state_dict(model, sf.models.get_peft_model_state_dict(model))
+    ([], [])
     """
     who = "set_peft_model_state_dict"
     check_names(who, [adapter_name], _lora.names(model))

@@ -15,6 +15,12 @@ class AutoencoderKL(AutoencoderMixin, ModelMixin):
 
     `tile_sample_min_size` and `tile_latent_min_size` are the sides of tiles in pixels and in latents,
     `tile_overlap_factor` is the part of a side that neighbours share; see `enable_tiling`.
+
+    >>> vae = sf.models.AutoencoderKL(block_out_channels=[32, 32],
+    ...     down_block_types=["DownEncoderBlock2D"] * 2, up_block_types=["UpDecoderBlock2D"] * 2)
+    >>> latents = vae.encode(sf.zeros(1, 3, 32, 48)).latent_dist.mode()  # times vae.config.scaling_factor for a UNet
+    >>> latents.shape, vae.decode(latents).sample.shape
+    (scaffolding.Size([1, 4, 16, 24]), scaffolding.Size([1, 3, 32, 48]))
     """
 
     _moments, _decode = native_method("moments"), native_method("decode")

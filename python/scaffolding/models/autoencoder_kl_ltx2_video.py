@@ -18,6 +18,11 @@ class AutoencoderKLLTX2Video(AutoencoderMixin, ModelMixin):
     `use_framewise_decoding` longer videos are decoded, and encoded, in runs of frames that overlap too.
 
     `causal` of a call: True, or what the config says, as in diffusers.
+
+    >>> vae = sf.models.AutoencoderKLLTX2Video(
+    ...     block_out_channels=[8, 16, 32, 64], decoder_block_out_channels=[8, 16, 32], latent_channels=16)
+    >>> vae.encode(sf.zeros(1, 3, 9, 64, 32)).latent_dist.mode().shape
+    scaffolding.Size([1, 16, 2, 2, 1])
     """
 
     _moments, _decode = native_method("moments"), native_method("decode")
@@ -88,6 +93,10 @@ class AutoencoderKLLTX2Video(AutoencoderMixin, ModelMixin):
 class LTX2LatentUpsamplerModel(ModelMixin):
     """Latents of LTX-2's videos, which are not normalised, to those of larger pictures (spatial_upsample, by
     rational_spatial_scale where use_rational_resampler is set), or of twice as many frames (temporal_upsample).
+
+    >>> model = sf.models.LTX2LatentUpsamplerModel(in_channels=8, mid_channels=32, num_blocks_per_stage=1)
+    >>> model(sf.zeros(1, 8, 2, 4, 6)).shape
+    scaffolding.Size([1, 8, 2, 8, 12])
     """
 
     def forward(self, hidden_states):

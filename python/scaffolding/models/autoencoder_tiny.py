@@ -14,7 +14,12 @@ class AutoencoderTiny(AutoencoderMixin, ModelMixin):
     each way.
 
     use_midblock_gn=True adds the pool branches of TAEF2, for FLUX.2's latents [B, 32, H / 8, W / 8]; diffusers' class
-    has none. See `from_taesd`."""
+    has none. See `from_taesd`.
+
+    >>> vae = sf.models.AutoencoderTiny(encoder_block_out_channels=[8] * 4, decoder_block_out_channels=[8] * 4)
+    >>> vae.encode(sf.zeros(1, 3, 32, 48)).latents.shape
+    scaffolding.Size([1, 4, 4, 6])
+    """
 
     _encode, _decode = native_method("encode"), native_method("decode")
     scale_latents = native_method("scale_latents")

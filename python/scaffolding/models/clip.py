@@ -22,6 +22,11 @@ def _named(call, output, names, arguments, output_attentions, output_hidden_stat
 class CLIPTextModel(TokenTableMixin, ModelMixin):
     """Token ids to the vectors that a UNet attends to: transformers' CLIPTextModel,
     with its config fields and state-dict keys.
+
+    >>> model = sf.models.CLIPTextModel(hidden_size=16, intermediate_size=32, num_hidden_layers=1)
+    >>> ids = sf.tokenizers.CLIPTokenizer.built_in()("a red apple", return_tensors="pt").input_ids
+    >>> model(ids).last_hidden_state.shape
+    scaffolding.Size([1, 5, 16])
     """
 
     def forward(
@@ -53,7 +58,12 @@ class CLIPTextModel(TokenTableMixin, ModelMixin):
 
 @model_class
 class CLIPTextModelWithProjection(TokenTableMixin, ModelMixin):
-    """CLIPTextModel with a projection of the pooled vector into the space that pictures and texts share."""
+    """CLIPTextModel with a projection of the pooled vector into the space that pictures and texts share.
+
+    >>> model = sf.models.CLIPTextModelWithProjection(1000, 16, 32, projection_dim=8, num_hidden_layers=1)
+    >>> model(sf.randint(0, 1000, (1, 77))).text_embeds.shape
+    scaffolding.Size([1, 8])
+    """
 
     def forward(
         self,

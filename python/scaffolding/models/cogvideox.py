@@ -45,6 +45,11 @@ def predicted(
 class CogVideoXTransformer3DModel(ModelMixin):
     """A transformer over patches of a video's latents, told a timestep and a text (CogVideoX 2B, 5B, 5B-I2V and 1.5),
     with diffusers' config fields and keys.
+
+    >>> model = sf.models.CogVideoXTransformer3DModel(
+    ...     num_attention_heads=2, attention_head_dim=16, num_layers=1, text_embed_dim=12, max_text_seq_length=3)
+    >>> model(sf.zeros(1, 2, 16, 4, 6), sf.zeros(1, 3, 12), timestep=10).sample.shape
+    scaffolding.Size([1, 2, 16, 4, 6])
     """
 
     _skip_layerwise_casting_patterns = ("patch_embed", "norm")
@@ -91,6 +96,10 @@ class AutoencoderKLCogVideoX(AutoencoderMixin, ModelMixin):
     `tile_sample_min_width` are the sides of tiles in pixels, `tile_latent_min_height` and `tile_latent_min_width` in
     latents, `tile_overlap_factor_height` and `tile_overlap_factor_width` the parts of them that neighbours share; see
     `enable_tiling`.
+
+    >>> vae = sf.models.AutoencoderKLCogVideoX(block_out_channels=[8] * 4, layers_per_block=1, norm_num_groups=4)
+    >>> vae.encode(sf.zeros(1, 3, 9, 16, 24)).latent_dist.mode().shape
+    scaffolding.Size([1, 16, 3, 2, 3])
     """
 
     _moments, _decode = native_method("moments"), native_method("decode")

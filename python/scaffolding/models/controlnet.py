@@ -14,6 +14,12 @@ from .outputs import ControlNetOutput
 class ControlNetModel(ModelMixin):
     """What a UNet of Stable Diffusion 1.x, 2.x or XL is told of a picture: edges, depths, a pose. A copy of the UNet's
     way down that sees the picture besides, and says what is added to the UNet's skips and middle.
+
+    >>> net = sf.models.ControlNetModel(
+    ...     down_block_types=["CrossAttnDownBlock2D"], block_out_channels=[32], cross_attention_dim=8)
+    >>> told = net(sf.zeros(1, 4, 8, 8), 10, sf.zeros(1, 77, 8), controlnet_cond=sf.zeros(1, 3, 64, 64))
+    >>> len(told.down_block_res_samples), told.mid_block_res_sample.shape
+    (3, scaffolding.Size([1, 32, 8, 8]))
     """
 
     def forward(

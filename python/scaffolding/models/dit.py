@@ -13,6 +13,10 @@ def _as_tensor(timestep, device):
 class DiTTransformer2DModel(ModelMixin):
     """A transformer over patches of latents, told a timestep and a class label (Peebles and Xie 2022),
     with diffusers' config fields and keys.
+
+    >>> model = sf.models.DiTTransformer2DModel(num_attention_heads=2, attention_head_dim=8, num_layers=1)
+    >>> model(sf.zeros(1, 4, 8, 8), timestep=sf.tensor([10]), class_labels=sf.tensor([207])).sample.shape
+    scaffolding.Size([1, 4, 8, 8])
     """
 
     def forward(self, hidden_states, timestep=None, class_labels=None, cross_attention_kwargs=None, return_dict=True):
@@ -33,6 +37,10 @@ class DiTModel(ModelMixin):
 
     patch_size, in_channels: of the latents. hidden_size, depth, num_heads, mlp_ratio: of the transformer. context_dim:
     channels of the text's embedding, T5-XXL's 4096 unless given. out_channels: in_channels unless given.
+
+    >>> model = sf.models.DiTModel(in_channels=4, hidden_size=16, depth=1, num_heads=2, context_dim=12)
+    >>> model(sf.zeros(1, 4, 8, 8), 10, sf.zeros(1, 5, 12)).sample.shape
+    scaffolding.Size([1, 4, 8, 8])
     """
 
     def forward(

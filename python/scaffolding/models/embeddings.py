@@ -12,6 +12,10 @@ def timestep_embedding(
     Frequencies go from 1 to max_period ** -(1 - 1 / n) or so: n is half of embedding_dim less downscale_freq_shift.
     flip_sin_to_cos: cosines first. Stable Diffusion's UNets take flip_sin_to_cos=True, downscale_freq_shift=0.
     ValueError for timesteps of another shape, and where n is 0.
+
+    >>> sf.models.get_timestep_embedding(sf.tensor([0, 500]), 4, flip_sin_to_cos=True, downscale_freq_shift=0)
+    tensor([[ 1.0000,  1.0000,  0.0000,  0.0000],
+            [-0.8838,  0.2837, -0.4678, -0.9589]])
     """
     return _models.timestep_embedding(
         timesteps, embedding_dim, flip_sin_to_cos, downscale_freq_shift, scale, max_period
@@ -34,6 +38,9 @@ def get_3d_sincos_pos_embed(
 
     spatial_size: (width, height), or one number for both. Places are divided by the scales. ValueError unless 16
     divides embed_dim.
+
+    >>> sf.models.get_3d_sincos_pos_embed(32, spatial_size=(6, 4), temporal_size=3).shape
+    scaffolding.Size([3, 24, 32])
     """
     if output_type != "pt":
         raise ValueError(f"get_3d_sincos_pos_embed: output_type must be 'pt', got {output_type!r}")
@@ -61,6 +68,10 @@ def get_3d_rotary_pos_embed(
     grid_size: (height, width) in patches. grid_type "linspace" (CogVideoX 1.0): crops_coords ((top, left), (bottom,
     right)) are the part of the trained picture that is shown, on its own grid. "slice" (1.5): the patches are one
     apart, within max_size (height, width). ValueError for other types and for a grid that is larger than max_size.
+
+    >>> cos, sin = sf.models.get_3d_rotary_pos_embed(64, ((0, 0), (4, 6)), grid_size=(4, 6), temporal_size=3)
+    >>> cos.shape
+    scaffolding.Size([72, 64])
     """
     who = "get_3d_rotary_pos_embed"
     if use_real is not True:

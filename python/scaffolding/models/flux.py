@@ -10,6 +10,12 @@ from .outputs import Transformer2DModelOutput
 class FluxTransformer2DModel(ModelMixin):
     """A transformer over patches of a picture's latents, told a text, a vector of the whole text and a timestep (FLUX.1
     dev, schnell, Fill, Kontext), with diffusers' config fields and keys.
+
+    >>> model = sf.models.FluxTransformer2DModel(
+    ...     num_layers=1, num_single_layers=1, num_attention_heads=1, joint_attention_dim=12)
+    >>> model(sf.zeros(1, 24, 64), sf.zeros(1, 5, 12), sf.zeros(1, 768), timestep=sf.tensor([0.5]),
+    ...       img_ids=sf.zeros(24, 3), txt_ids=sf.zeros(5, 3)).sample.shape
+    scaffolding.Size([1, 24, 64])
     """
 
     _skip_layerwise_casting_patterns = ("pos_embed", "norm")

@@ -2,7 +2,12 @@
 
 
 class FrozenDict(dict):
-    """A config: a dict whose entries are attributes too and cannot be changed."""
+    """A config: a dict whose entries are attributes too and cannot be changed.
+
+    >>> config = sf.models.AutoencoderTiny().config
+    >>> config.latent_channels, config["scaling_factor"]
+    (4, 1.0)
+    """
 
     def __getattr__(self, name):
         try:

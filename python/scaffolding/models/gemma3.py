@@ -12,7 +12,12 @@ class Gemma3TextModel(TextDecoder):
     of the published sizes without a config.
 
     Nothing is generated and no picture is seen: there is no cache of keys and values. Positions (rope_parameters) of
-    other types than "default" and "linear", capped logits and use_bidirectional_attention are NotImplementedError."""
+    other types than "default" and "linear", capped logits and use_bidirectional_attention are NotImplementedError.
+
+    >>> model = sf.models.Gemma3TextModel(vocab_size=100, hidden_size=16, intermediate_size=32, num_hidden_layers=1)
+    >>> model(sf.tensor([[2, 5, 7]])).last_hidden_state.shape
+    scaffolding.Size([1, 3, 16])
+    """
 
     _stacked = native_method("stacked_hidden_states")
 

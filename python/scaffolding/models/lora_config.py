@@ -8,10 +8,6 @@ class LoraConfig:
     """What `model.add_adapter(config)` makes: y + lora_alpha / r * B(A(dropout(x))) beside each layer that
     target_modules names (Hu et al. 2021).
 
-        unet.requires_grad_(False)
-        unet.add_adapter(LoraConfig(r=16, lora_alpha=16, target_modules=["to_q", "to_k", "to_v", "to_out.0"]))
-        optimizer = sf.optim.AdamW([p for p in unet.parameters() if p.requires_grad], lr=1e-4)
-
     Args:
         r: the rank, from 1 to 16384.
         lora_alpha: the side product is multiplied by lora_alpha / r (by lora_alpha / sqrt(r) with use_rslora).
@@ -25,6 +21,12 @@ class LoraConfig:
 
     The numbers are PEFT's for the same seed. ValueError from add_adapter for what makes no sense; NotImplementedError
     for PEFT's fields that are not here (use_dora, bias, modules_to_save, layers_to_transform).
+
+    >>> model = sf.models.DiTTransformer2DModel(2, 8, num_layers=1).requires_grad_(False)
+    >>> model.add_adapter(sf.models.LoraConfig(r=4, target_modules=["to_q", "to_k"]))
+    >>> optimizer = optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
+    >>> model.num_parameters(only_trainable=True)
+    256
     """
 
     r: int = 8

@@ -19,6 +19,14 @@ class _Rope:
 class LTX2VideoTransformer3DModel(ModelMixin):
     """A transformer over the tokens of a video's latents and of its sound's, told a text for either and timesteps
     (LTX-2.0 and LTX-2.3), with diffusers' config fields and keys.
+
+    >>> model = sf.models.LTX2VideoTransformer3DModel(
+    ...     num_layers=1, num_attention_heads=2, attention_head_dim=16, cross_attention_dim=32, caption_channels=12,
+    ...     audio_num_attention_heads=2, audio_attention_head_dim=8, audio_cross_attention_dim=16)
+    >>> video, sound, text = sf.zeros(1, 12, 128), sf.zeros(1, 5, 128), sf.zeros(1, 4, 12)
+    >>> made = model(video, sound, text, text, sf.tensor([500.]), num_frames=2, height=3, width=2, audio_num_frames=5)
+    >>> made.sample.shape, made.audio_sample.shape
+    (scaffolding.Size([1, 12, 128]), scaffolding.Size([1, 5, 128]))
     """
 
     _skip_layerwise_casting_patterns = ("norm",)
@@ -129,6 +137,14 @@ class LTX2VideoTransformer3DModel(ModelMixin):
 class LTX2TextConnectors(ModelMixin):
     """What makes LTX-2's texts of the states of all layers of its text encoder: a projection, and a transformer for
     each stream that puts registers where the text has no tokens, with diffusers' config fields and keys.
+
+    >>> model = sf.models.LTX2TextConnectors(
+    ...     caption_channels=8, text_proj_in_factor=3,
+    ...     video_connector_num_attention_heads=2, video_connector_attention_head_dim=4,
+    ...     audio_connector_num_attention_heads=2, audio_connector_attention_head_dim=4)
+    >>> video, audio, mask = model(sf.zeros(1, 128, 24), sf.ones(1, 128, dtype=sf.int64))
+    >>> video.shape, audio.shape
+    (scaffolding.Size([1, 128, 8]), scaffolding.Size([1, 128, 8]))
     """
 
     def forward(self, text_encoder_hidden_states, attention_mask, padding_side="left", scale_factor=8):

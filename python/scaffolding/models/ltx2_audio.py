@@ -11,6 +11,10 @@ class AutoencoderKLLTX2Audio(ModelMixin):
     latents to spectrograms [B, 2, 4 l - 3, 64].
 
     `latents_mean` and `latents_std` are those of latents whose channels and mel bins are one list.
+
+    >>> vae = sf.models.AutoencoderKLLTX2Audio(base_channels=8, num_res_blocks=1)
+    >>> vae.encode(sf.zeros(1, 2, 9, 64)).latent_dist.mode().shape
+    scaffolding.Size([1, 8, 3, 16])
     """
 
     temporal_compression_ratio = mel_compression_ratio = 4
@@ -44,7 +48,12 @@ class AutoencoderKLLTX2Audio(ModelMixin):
 
 @model_class
 class LTX2Vocoder(ModelMixin):
-    """LTX-2.0's vocoder: mel spectrograms to stereo sound, `config.output_sampling_rate` samples a second."""
+    """LTX-2.0's vocoder: mel spectrograms to stereo sound, `config.output_sampling_rate` samples a second.
+
+    >>> vocoder = sf.models.LTX2Vocoder(hidden_channels=64)
+    >>> vocoder(sf.zeros(1, 2, 3, 64)).shape  # 240 samples for each frame
+    scaffolding.Size([1, 2, 720])
+    """
 
     def forward(self, hidden_states, time_last=False):
         """Sound [B, out_channels, samples] of spectrograms [B, channels, frames, mel bins], or with time_last [B,
@@ -57,6 +66,10 @@ class LTX2Vocoder(ModelMixin):
 class LTX2VocoderWithBWE(ModelMixin):
     """LTX-2.3's vocoder: a vocoder, and a second one that adds the high frequencies to what the first one made;
     `config.output_sampling_rate` samples a second.
+
+    >>> vocoder = sf.models.LTX2VocoderWithBWE(hidden_channels=64, bwe_hidden_channels=32)
+    >>> vocoder(sf.zeros(1, 2, 4, 64)).shape
+    scaffolding.Size([1, 2, 1920])
     """
 
     def forward(self, mel_spec):

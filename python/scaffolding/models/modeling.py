@@ -113,7 +113,13 @@ def _make(self, *args, **kwargs):
 
 
 class ModelMixin(PeftAdapterMixin, OffloadingMixin):
-    """A model: made from the fields of its config by keyword, `from_config` or `from_pretrained`."""
+    """A model: made from the fields of its config by keyword, `from_config` or `from_pretrained`.
+
+    >>> vae = sf.models.AutoencoderTiny(latent_channels=8)
+    >>> vae.save_pretrained("taesd")
+    >>> sf.models.AutoencoderTiny.from_pretrained("taesd").config.latent_channels
+    8
+    """
 
     __signature__ = _FieldsSignature()
     _class_name = ""  # of the C++ class

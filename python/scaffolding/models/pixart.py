@@ -9,6 +9,11 @@ from .outputs import Transformer2DModelOutput
 class PixArtTransformer2DModel(ModelMixin):
     """A transformer over patches of latents, told a timestep and a text (PixArt-alpha and PixArt-Sigma),
     with diffusers' config fields and keys.
+
+    >>> model = sf.models.PixArtTransformer2DModel(
+    ...     2, 8, num_layers=1, sample_size=8, cross_attention_dim=16, caption_channels=12)
+    >>> model(sf.zeros(1, 4, 8, 8), sf.zeros(1, 5, 12), timestep=10).sample.shape
+    scaffolding.Size([1, 8, 8, 8])
     """
 
     _skip_layerwise_casting_patterns = ("adaln_single",)

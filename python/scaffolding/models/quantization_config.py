@@ -63,6 +63,8 @@ class GGUFQuantizationConfig(QuantizationConfig):
 
     compute_dtype: of what is not in blocks, and of activations; absent: torch_dtype, or float32. dynamic, with
     quant_type: activations of linear layers become int8 too, block by block.
+
+    >>> config = sf.models.GGUFQuantizationConfig(quant_type="q8_0")  # from_pretrained(quantization_config=config)
     """
 
     quant_method = "gguf"
@@ -103,6 +105,11 @@ class BitsAndBytesConfig(QuantizationConfig):
     Activations stay as they are in all of them, so that llm_int8_threshold has nothing to keep apart; products are
     summed in float32. bnb_4bit_compute_dtype: of what is not quantised where no torch_dtype is given.
     llm_int8_skip_modules: names of layers or parts of a model that stay wide.
+
+    >>> sf.models.T5EncoderModel(100, 64, num_layers=1).save_pretrained("t5")
+    >>> config = sf.models.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    >>> sf.models.T5EncoderModel.from_pretrained("t5", quantization_config=config).get_memory_footprint()
+    248576
     """
 
     quant_method = "bitsandbytes"
@@ -180,6 +187,8 @@ class TorchAoConfig(QuantizationConfig):
     """Linear layers in int8 with a scale for each row, or in float8 (e4m3). quant_type: a name ("int8_weight_only",
     "int8wo", "float8_weight_only", "float8wo" and "float8wo_e5m2", "int8_dynamic_activation_int8_weight", "int8dq"),
     or one of torchao's own configs of those. modules_to_not_convert: names of layers or parts that stay wide.
+
+    >>> config = sf.models.TorchAoConfig("int8_weight_only")  # from_pretrained(quantization_config=config)
     """
 
     quant_method = "torchao"
@@ -224,6 +233,8 @@ class QuantoConfig(QuantizationConfig):
     """Linear layers in weights_dtype: "int8" (a scale for each row), "int4" (GGUF's Q4_1: blocks of 32 with a scale
     and a minimum, where quanto has groups of 128) or "float8". modules_to_not_convert: names of layers or parts that
     stay wide.
+
+    >>> config = sf.models.QuantoConfig("int8")  # from_pretrained(quantization_config=config)
     """
 
     quant_method = "quanto"
@@ -263,6 +274,8 @@ class PipelineQuantizationConfig:
     """For a pipeline's from_pretrained: a config for each component (quant_mapping), or one backend with its arguments
     (quant_backend: "bitsandbytes_4bit", "bitsandbytes_8bit", "gguf", "torchao" or "quanto", and quant_kwargs) for
     components_to_quantize. Without that list it is for all networks but autoencoders, which need their bits.
+
+    >>> config = sf.models.PipelineQuantizationConfig("quanto", {"weights_dtype": "int8"}, ["transformer"])
     """
 
     def __init__(self, quant_backend=None, quant_kwargs=None, components_to_quantize=None, quant_mapping=None):

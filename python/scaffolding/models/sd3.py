@@ -11,6 +11,11 @@ from .outputs import Transformer2DModelOutput
 class SD3Transformer2DModel(ModelMixin):
     """A transformer over patches of latents beside the tokens of a text (Stable Diffusion 3 and 3.5), with diffusers'
     config fields and keys.
+
+    >>> model = sf.models.SD3Transformer2DModel(
+    ...     num_layers=1, num_attention_heads=1, joint_attention_dim=12, caption_projection_dim=64)
+    >>> model(sf.zeros(1, 16, 8, 8), sf.zeros(1, 5, 12), sf.zeros(1, 2048), timestep=500).sample.shape
+    scaffolding.Size([1, 16, 8, 8])
     """
 
     _skip_layerwise_casting_patterns = ("pos_embed", "norm")

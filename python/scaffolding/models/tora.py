@@ -11,6 +11,12 @@ class ToraTransformer3DModel(ModelMixin):
     """CogVideoXTransformer3DModel with a fuser in each block, by which the latents of a flow's clip steer where things
     go (Tora). Its config has three fields more: flow_in_channels of these latents, flow_channels of the features made
     of them, and flow_resnets, the residual blocks before each feature; the published model has the defaults.
+
+    >>> model = sf.models.ToraTransformer3DModel(
+    ...     num_attention_heads=2, attention_head_dim=16, num_layers=1, text_embed_dim=12, max_text_seq_length=3)
+    >>> latents = flow = sf.zeros(1, 2, 16, 4, 6)
+    >>> model(latents, sf.zeros(1, 3, 12), timestep=10, video_flow=flow).sample.shape
+    scaffolding.Size([1, 2, 16, 4, 6])
     """
 
     _skip_layerwise_casting_patterns = ("patch_embed", "norm", "traj_extractor")

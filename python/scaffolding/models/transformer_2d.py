@@ -8,6 +8,11 @@ from .outputs import Transformer2DModelOutput
 class Transformer2DModel(ModelMixin):
     """Transformer blocks over the pixels of a picture, beside a residual. Of diffusers' three kinds of input,
     the continuous one.
+
+    >>> model = sf.models.Transformer2DModel(
+    ...     num_attention_heads=2, attention_head_dim=16, in_channels=32, num_layers=1, cross_attention_dim=12)
+    >>> model(sf.zeros(1, 32, 8, 8), sf.zeros(1, 5, 12)).sample.shape
+    scaffolding.Size([1, 32, 8, 8])
     """
 
     def forward(

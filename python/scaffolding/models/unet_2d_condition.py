@@ -10,7 +10,14 @@ from .outputs import UNet2DConditionOutput
 class UNet2DConditionModel(ModelMixin):
     """The denoiser of Stable Diffusion 1.x, 2.x and XL, with every field of diffusers' config that their models use.
 
-    A field's value that only other models use is a NotSupported error that names it.
+    A field's value that only other models use is a NotImplementedError that names it.
+
+    >>> unet = sf.models.UNet2DConditionModel(
+    ...     block_out_channels=[32, 32], cross_attention_dim=12,
+    ...     down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"],
+    ...     up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"])
+    >>> unet(sf.zeros(1, 4, 16, 16), timestep=10, encoder_hidden_states=sf.zeros(1, 77, 12)).sample.shape
+    scaffolding.Size([1, 4, 16, 16])
     """
 
     def forward(

@@ -14,7 +14,12 @@ class RRDBNet(ModelMixin):
 
     `from_single_file` takes .pth and .safetensors files under Real-ESRGAN's, BSRGAN's and old ESRGAN's names; what it
     is follows from its tensors. num_upsample: doublings behind the blocks; where they make more than scale, as
-    Real-ESRGAN's two do for 1 and 2, the picture comes in as blocks of pixels."""
+    Real-ESRGAN's two do for 1 and 2, the picture comes in as blocks of pixels.
+
+    >>> model = sf.models.RRDBNet(num_feat=8, num_block=1, num_grow_ch=4, scale=4)
+    >>> model(sf.zeros(1, 3, 16, 24)).shape
+    scaffolding.Size([1, 3, 64, 96])
+    """
 
     def forward(self, x):
         """The larger pictures, not clamped. Sizes that blocks of pixels do not divide are padded."""
@@ -27,7 +32,12 @@ class SRVGGNetCompact(ModelMixin):
     W].
 
     `from_single_file` sees from a file's tensors what it is, but for act_type where that is no "prelu": "relu" unless
-    a config says "leakyrelu"."""
+    a config says "leakyrelu".
+
+    >>> model = sf.models.SRVGGNetCompact(num_feat=8, num_conv=2, upscale=2)
+    >>> model(sf.zeros(1, 3, 16, 24)).shape
+    scaffolding.Size([1, 3, 32, 48])
+    """
 
     def forward(self, x):
         """The larger pictures, not clamped."""
@@ -39,7 +49,12 @@ def load_upscaler(path, torch_dtype=None, device=None):
     SRVGGNetCompact, in eval mode.
 
     ValueError for other files, and for tensors that are missing, of no layer or of another shape;
-    NotImplementedError for ESRGAN+."""
+    NotImplementedError for ESRGAN+.
+
+    >>> sf.save(sf.models.RRDBNet(num_feat=8, num_block=1).state_dict(), "x4.pth")
+    >>> type(sf.models.load_upscaler("x4.pth")).__name__
+    'RRDBNet'
+    """
     path = os.fspath(path)
     name = _models.upscaler_class(path)
     if not name:
@@ -54,7 +69,12 @@ def upscale(model, picture, tile=512, overlap=16, progress=None):
     floating [C, H, W] or [B, C, H, W] in [0, 1]. Bytes may have an alpha channel, which goes through the model as a
     grey picture beside the colours. tile: pixels on a side that are computed at once, by which memory is bounded; 0:
     all. overlap: pixels around a tile that it sees besides. progress(done, tiles): called after each tile.
-    TypeError and ValueError for what is no picture."""
+    TypeError and ValueError for what is no picture.
+
+    >>> model = sf.models.SRVGGNetCompact(num_feat=8, num_conv=2, upscale=2)
+    >>> sf.models.upscale(model, sf.zeros(3, 48, 64, dtype=sf.uint8), tile=32).shape
+    scaffolding.Size([3, 96, 128])
+    """
     arguments = int(tile), int(overlap), progress
     if hasattr(picture, "getbands"):
         import numpy as np

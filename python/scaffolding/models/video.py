@@ -10,6 +10,10 @@ class TextEncoder(ModelMixin):
     """A transformer over the ids of TextTokenizer: self-attention among the tokens of a text, with trained positions.
 
     vocab_size, max_length: the tokenizer's. embed_dim: channels of the result; num_layers, num_heads.
+
+    >>> encoder = sf.models.TextEncoder(vocab_size=100, embed_dim=16, num_layers=1)
+    >>> encoder(sf.tensor([[1, 17, 44, 2]])).shape
+    scaffolding.Size([1, 4, 16])
     """
 
     def forward(self, input_ids, attention_mask=None):
@@ -21,7 +25,11 @@ class TextEncoder(ModelMixin):
 
 @model_class
 class VideoTimestepEmbedding(ModelMixin):
-    """Cosines and sines of a timestep (`channels` of them) through two linear layers with SiLU between."""
+    """Cosines and sines of a timestep (`channels` of them) through two linear layers with SiLU between.
+
+    >>> sf.nn.video.TimestepEmbedding(channels=8, time_embed_dim=16)(10).shape
+    scaffolding.Size([1, 16])
+    """
 
     def forward(self, timestep, dtype=None):
         """timestep: a number, or [B], whole or fractional, to [B, time_embed_dim] in `dtype`, the weights' unless
@@ -36,6 +44,9 @@ class ResBlock3D(ModelMixin):
     middle.
 
     out_channels: in_channels unless given. time_embed_dim: None for a block that is told no timestep.
+
+    >>> sf.nn.video.ResBlock3D(8, 16, time_embed_dim=12)(sf.zeros(1, 8, 4, 6, 6), sf.zeros(1, 12)).shape
+    scaffolding.Size([1, 16, 4, 6, 6])
     """
 
     def forward(self, hidden_states, temb=None):
@@ -48,6 +59,10 @@ class SpatialTemporalAttention(ModelMixin):
     """Attention among the pixels of each frame, then among the frames of each pixel, then of all pixels to a text.
 
     context_dim: channels of the text's vectors, None for no attention to a text.
+
+    >>> attention = sf.nn.video.SpatialTemporalAttention(channels=8, num_heads=2, context_dim=12)
+    >>> attention(sf.zeros(1, 8, 4, 6, 6), sf.zeros(1, 5, 12)).shape
+    scaffolding.Size([1, 8, 4, 6, 6])
     """
 
     def forward(self, hidden_states, encoder_hidden_states=None, encoder_attention_mask=None):
@@ -63,6 +78,10 @@ class SimpleUNet3D(ModelMixin):
 
     out_channels: in_channels unless given. context_dim: channels of the text's vectors, None for no text.
     norm_num_groups divides model_channels.
+
+    >>> unet = sf.nn.video.SimpleUNet3D(in_channels=3, model_channels=8, num_heads=2, context_dim=12)
+    >>> unet(sf.zeros(1, 3, 4, 8, 8), 10, sf.zeros(1, 5, 12)).shape
+    scaffolding.Size([1, 3, 4, 8, 8])
     """
 
     def forward(self, sample, timestep, encoder_hidden_states=None, encoder_attention_mask=None):
@@ -81,6 +100,10 @@ class UNet3D(ModelMixin):
     channel_mult: channels of each level in model_channels; each level is half as high and wide as the one before.
     num_res_blocks: of each level. attention_levels: numbers of the levels with attention, from 0, all but the first
     unless given; the middle always has it. The rest is SimpleUNet3D's.
+
+    >>> unet = sf.nn.video.UNet3D(in_channels=3, model_channels=8, channel_mult=[1, 2], num_heads=2, context_dim=12)
+    >>> unet(sf.zeros(1, 3, 4, 8, 8), 10, sf.zeros(1, 5, 12)).shape
+    scaffolding.Size([1, 3, 4, 8, 8])
     """
 
     def forward(self, sample, timestep, encoder_hidden_states=None, encoder_attention_mask=None):
@@ -97,6 +120,10 @@ class VideoEncoder(ModelMixin):
     """Videos to latents: height and width are halved at each level of channel_mult after the first.
 
     scaling_factor: what latents are multiplied by before they are diffused, so that their variance is about 1.
+
+    >>> encoder = sf.nn.video.VideoEncoder(model_channels=8, channel_mult=[1, 2])
+    >>> encoder(sf.zeros(1, 3, 4, 16, 16)).mode().shape
+    scaffolding.Size([1, 4, 4, 8, 8])
     """
 
     def forward(self, video):
@@ -107,7 +134,12 @@ class VideoEncoder(ModelMixin):
 
 @model_class
 class VideoDecoder(ModelMixin):
-    """Latents to videos: VideoEncoder's way back."""
+    """Latents to videos: VideoEncoder's way back.
+
+    >>> decoder = sf.nn.video.VideoDecoder(model_channels=8, channel_mult=[1, 2])
+    >>> decoder(sf.zeros(1, 4, 4, 8, 8)).shape
+    scaffolding.Size([1, 3, 4, 16, 16])
+    """
 
     def forward(self, latents):
         """latents[B, latent_channels, T, h, w], not scaled, to [B, out_channels, T, H, W]."""

@@ -21,6 +21,11 @@ def joined_captions(captions):
 class ZImageTransformer2DModel(ModelMixin):
     """A transformer over patches of latents and the tokens of a caption (Z-Image), with diffusers' config fields and
     keys.
+
+    >>> model = sf.models.ZImageTransformer2DModel(
+    ...     dim=128, n_layers=1, n_refiner_layers=1, n_heads=1, n_kv_heads=1, cap_feat_dim=12)
+    >>> model([sf.zeros(16, 1, 8, 8)], sf.tensor([0.5]), [sf.zeros(5, 12)]).sample[0].shape
+    scaffolding.Size([16, 1, 8, 8])
     """
 
     _skip_layerwise_casting_patterns = ("t_embedder", "cap_embedder")

@@ -31,11 +31,17 @@ def _functions(dims):
         options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         return _gradient(convolve, weight, input.detach(), grad_output, True, options)
 
-    for function, what, given in ((of_input, "input", "input_size"), (of_weight, "weight", "weight_size")):
+    side = ", 3" * dims
+    for function, what, given, arguments, channels in (
+        (of_input, "input", "input_size", "x.shape, weight", "1, 2"),
+        (of_weight, "weight", "weight_size", "x, weight.shape", "4, 2"),
+    ):
         function.__name__ = function.__qualname__ = f"conv{dims}d_{what}"
         function.__doc__ = (
             f"The gradient of conv{dims}d's {what}, of shape {given}, for the gradient grad_output of its output.\n\n"
-            "ValueError where grad_output has another shape than the output of such a convolution."
+            "ValueError where grad_output has another shape than the output of such a convolution.\n\n"
+            f">>> x, weight, dy = sf.ones(1, 2{side}), sf.ones(4, 2{side}), sf.ones(1, 4{', 1' * dims})\n"
+            f">>> nn.grad.conv{dims}d_{what}({arguments}, dy).shape\nscaffolding.Size([{channels}{side}])"
         )
     return of_input, of_weight
 

@@ -414,7 +414,14 @@ def sgd(
     maximize,
 ):
     """A step of optim.SGD. momentum_buffer_list is read with momentum alone; None in it is a first step, whose buffer
-    is put there."""
+    is put there.
+
+    >>> weight, grad = sf.tensor([1., 2.]), sf.tensor([1., 1.])
+    >>> optim.functional.sgd([weight], [grad], [None], weight_decay=0.0, momentum=0.0, lr=0.1, dampening=0.0,
+    ...                      nesterov=False, maximize=False)
+    >>> weight
+    tensor([0.9000, 1.9000])
+    """
     given = dict(locals(), grads=d_p_list)
     slots = {}
     if momentum:

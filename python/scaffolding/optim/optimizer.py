@@ -50,7 +50,13 @@ class RemovableHandle:
 
 
 def register_optimizer_step_pre_hook(hook):
-    """hook(optimizer, args, kwargs) before the step of every optimizer; may return new (args, kwargs)."""
+    """hook(optimizer, args, kwargs) before the step of every optimizer; may return new (args, kwargs).
+
+    >>> handle = optim.optimizer.register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: print("step"))
+    >>> optim.SGD([sf.ones(1)], lr=0.1).step()
+    step
+    >>> handle.remove()
+    """
     return RemovableHandle(_global_pre_hooks, hook)
 
 

@@ -30,25 +30,45 @@ def _check_counts(who, num_warmup_steps, num_training_steps=1, num_cycles=1):
 
 
 def get_constant_schedule(optimizer, last_epoch=-1):
-    """The optimizer's rate throughout."""
+    """The optimizer's rate throughout.
+
+    >>> schedule = sf.diffusion.get_constant_schedule(optim.SGD([sf.ones(1)], lr=0.5))
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
     return LambdaLR(optimizer, lambda _: 1, last_epoch)
 
 
 def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1):
-    """Up from 0 in num_warmup_steps, then constant."""
+    """Up from 0 in num_warmup_steps, then constant.
+
+    >>> schedule = sf.diffusion.get_constant_schedule_with_warmup(optim.SGD([sf.ones(1)], lr=1.0), 4)
+    >>> [schedule.lr_lambdas[0](step) for step in (0, 1, 4, 100)]
+    [0.0, 0.25, 1.0, 1.0]
+    """
     _check_counts("constant_with_warmup", num_warmup_steps)
     return LambdaLR(optimizer, lambda step: _formula.constant_with_warmup(step, num_warmup_steps), last_epoch)
 
 
 def get_piecewise_constant_schedule(optimizer, step_rules, last_epoch=-1):
-    """step_rules "1:10,0.1:20,0.005": factor 1 before step 10, 0.1 before step 20, then 0.005."""
+    """step_rules "1:10,0.1:20,0.005": factor 1 before step 10, 0.1 before step 20, then 0.005.
+
+    >>> schedule = sf.diffusion.get_piecewise_constant_schedule(optim.SGD([sf.ones(1)], lr=1.0), "1:10,0.1:20,0.005")
+    >>> [schedule.lr_lambdas[0](step) for step in (0, 10, 20)]
+    [1.0, 0.1, 0.005]
+    """
     return LambdaLR(optimizer, lambda step, pieces=_formula.Pieces(step_rules): pieces.factor(step), last_epoch)
 
 
 def get_linear_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, last_epoch=-1, f_min=0.0, f_max=1.0
 ):
-    """Up in num_warmup_steps, then a straight line down to f_min at num_training_steps."""
+    """Up in num_warmup_steps, then a straight line down to f_min at num_training_steps.
+
+    >>> schedule = sf.diffusion.get_linear_schedule_with_warmup(optim.SGD([sf.ones(1)], lr=1.0), 2, 10)
+    >>> [schedule.lr_lambdas[0](step) for step in (0, 1, 2, 6, 10)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
     _check_counts("linear", num_warmup_steps, num_training_steps)
     return LambdaLR(
         optimizer,
@@ -58,7 +78,12 @@ def get_linear_schedule_with_warmup(
 
 
 def get_cosine_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1):
-    """Up in num_warmup_steps, then num_cycles of a cosine."""
+    """Up in num_warmup_steps, then num_cycles of a cosine.
+
+    >>> schedule = sf.diffusion.get_cosine_schedule_with_warmup(optim.SGD([sf.ones(1)], lr=1.0), 2, 10)
+    >>> [round(schedule.lr_lambdas[0](step), 4) for step in (0, 1, 2, 4, 10)]
+    [0.0, 0.5, 1.0, 0.8536, 0.0]
+    """
     _check_counts("cosine", num_warmup_steps, num_training_steps, num_cycles)
     return LambdaLR(
         optimizer,
@@ -70,7 +95,13 @@ def get_cosine_schedule_with_warmup(optimizer, num_warmup_steps, num_training_st
 def get_cosine_with_hard_restarts_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, num_cycles=1, last_epoch=-1
 ):
-    """Up in num_warmup_steps, then num_cycles half cosines, each from the full rate to 0."""
+    """Up in num_warmup_steps, then num_cycles half cosines, each from the full rate to 0.
+
+    >>> schedule = sf.diffusion.get_cosine_with_hard_restarts_schedule_with_warmup(
+    ...     optim.SGD([sf.ones(1)], lr=1.0), 0, 8, num_cycles=2)
+    >>> [round(schedule.lr_lambdas[0](step), 4) for step in (0, 2, 3, 4, 8)]
+    [1.0, 0.5, 0.1464, 1.0, 0.0]
+    """
     _check_counts("cosine_with_restarts", num_warmup_steps, num_training_steps, num_cycles)
     return LambdaLR(
         optimizer,
@@ -82,7 +113,13 @@ def get_cosine_with_hard_restarts_schedule_with_warmup(
 def get_polynomial_decay_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, lr_end=1e-7, power=1.0, last_epoch=-1
 ):
-    """Up in num_warmup_steps, then a power law down to lr_end."""
+    """Up in num_warmup_steps, then a power law down to lr_end.
+
+    >>> schedule = sf.diffusion.get_polynomial_decay_schedule_with_warmup(
+    ...     optim.SGD([sf.ones(1)], lr=1.0), 0, 10, lr_end=0.1, power=2.0)
+    >>> [round(schedule.lr_lambdas[0](step), 4) for step in (0, 5, 10)]
+    [1.0, 0.325, 0.1]
+    """
     _check_counts("polynomial", num_warmup_steps, num_training_steps)
     lr_init = optimizer.defaults["lr"]
     if not (lr_init > lr_end):

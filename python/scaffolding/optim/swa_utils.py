@@ -57,7 +57,11 @@ def get_swa_multi_avg_fn():
 
 
 def get_ema_avg_fn(decay=0.999):
-    """For avg_fn: exponential moving averages, decay * average + (1 - decay) * value."""
+    """For avg_fn: exponential moving averages, decay * average + (1 - decay) * value.
+
+    >>> optim.swa_utils.get_ema_avg_fn(0.9)(sf.tensor(1.), sf.tensor(2.), 3)
+    tensor(1.1000)
+    """
     _check_decay(decay)
 
     def ema_update(ema_param, current_param, num_averaged):
@@ -67,7 +71,11 @@ def get_ema_avg_fn(decay=0.999):
 
 
 def get_swa_avg_fn():
-    """For avg_fn: the mean of all values so far."""
+    """For avg_fn: the mean of all values so far.
+
+    >>> optim.swa_utils.get_swa_avg_fn()(sf.tensor(1.), sf.tensor(5.), 3)
+    tensor(2.)
+    """
 
     def swa_update(averaged_param, current_param, num_averaged):
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
@@ -135,6 +143,11 @@ class AveragedModel(nn.Module):
 def update_bn(loader, model, device=None):
     """Computes the running statistics of a model's batch norms anew from the batches of a loader: tensors, or tuples
     that begin with one.
+
+    >>> average = optim.swa_utils.AveragedModel(nn.BatchNorm1d(2))
+    >>> optim.swa_utils.update_bn([sf.tensor([[0., 2.], [4., 6.]])], average)
+    >>> average.module.running_mean
+    tensor([2., 4.])
     """
     norms = [m for m in model.modules() if isinstance(m, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d))]
     if not norms:

@@ -15,13 +15,22 @@ SafetensorError = ValueError  # what a damaged file raises
 
 
 def load_file(filename, device="cpu"):
-    """The tensors of a file, by name. device: where they go."""
+    """The tensors of a file, by name. device: where they go.
+
+    >>> sf.safetensors.save_file({"weight": sf.ones(2), "bias": sf.zeros(1)}, "a.safetensors")
+    >>> sf.safetensors.load_file("a.safetensors")
+    {'bias': tensor([0.]), 'weight': tensor([1., 1.])}
+    """
     with safe_open(filename, framework="sf", device=device) as f:
         return f._get_tensors()
 
 
 def load(data):
-    """The tensors of a file's bytes, by name."""
+    """The tensors of a file's bytes, by name.
+
+    >>> sf.safetensors.load(sf.safetensors.save({"weight": sf.ones(2)}))
+    {'weight': tensor([1., 1.])}
+    """
     file = _core._SafetensorsFile(data)
     return {name: file.get(name) for name in file.keys()}
 
@@ -45,12 +54,21 @@ def save_file(tensors, filename, metadata=None):
 
     Equal content gives equal bytes. metadata: a dict of strings. Tensors may be strided and may share memory:
     each is written by itself.
+
+    >>> sf.safetensors.save_file({"weight": sf.ones(2, 3)}, "a.safetensors", metadata={"format": "pt"})
+    >>> sf.safetensors.load_file("a.safetensors")["weight"].shape
+    scaffolding.Size([2, 3])
     """
     _core._save_safetensors(_checked(tensors, metadata)[0], os.fspath(filename), dict(metadata or {}))
 
 
 def save(tensors, metadata=None):
-    """The bytes of the file that save_file writes."""
+    """The bytes of the file that save_file writes.
+
+    >>> raw = sf.safetensors.save({"weight": sf.ones(2)})
+    >>> len(raw)
+    80
+    """
     import io
 
     data = io.BytesIO()
@@ -82,6 +100,11 @@ class safe_open:  # noqa: N801  (the package's name)
     framework: any of the names that the package knows; the tensors are Scaffolding's. device: where tensors go. On
     their way to a GPU they take a few pinned buffers of host memory (SF_UPLOAD_BUFFERS, SF_UPLOAD_BUFFER_MB),
     however large the file is.
+
+    >>> sf.safetensors.save_file({"weight": sf.ones(2, 3)}, "a.safetensors")
+    >>> with sf.safetensors.safe_open("a.safetensors") as file:
+    ...     file.keys(), file.get_tensor("weight").shape
+    (['weight'], scaffolding.Size([2, 3]))
     """
 
     def __init__(self, filename, framework="pt", device="cpu"):

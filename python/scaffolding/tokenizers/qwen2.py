@@ -12,6 +12,9 @@ class Qwen2Tokenizer(Tokenizer):
     Qwen2Tokenizer.from_pretrained(folder) reads tokenizer.json, or vocab.json and merges.txt where there is none, and
     what tokenizer_config.json and special_tokens_map.json say. A chat_template is kept for those who read the files,
     and not run.
+
+    >>> sf.tokenizers.Qwen2Tokenizer.from_pretrained("folder").tokenize("a red apple")  # doctest: +SKIP
+    ['a', 'Ġred', 'Ġapple']
     """
 
     @classmethod

@@ -14,6 +14,10 @@ class T5Tokenizer(Tokenizer):
     T5Tokenizer.from_pretrained(folder) reads tokenizer.json, or spiece.model where there is none, and what
     tokenizer_config.json and special_tokens_map.json say; T5Tokenizer(vocab_file) reads a spiece.model. extra_ids:
     tokens "<extra_id_0>", ... behind the vocabulary.
+
+    >>> sf.tokenizers.train_words(["a red apple", "a red car"]).save_pretrained("folder")
+    >>> sf.tokenizers.T5Tokenizer.from_pretrained("folder")("a red car").input_ids
+    [3, 4, 6, 1]
     """
 
     def __init__(self, vocab_file, *, extra_ids=100):
@@ -46,5 +50,9 @@ def train_words(texts, vocab_size=4096, model_max_length=226):
     by which other words are spelled. Equal texts in any order give equal files.
 
     ValueError for texts without words, and where their characters alone are more than vocab_size.
+
+    >>> tokenizer = sf.tokenizers.train_words(["a red apple", "a red car"], vocab_size=100)
+    >>> tokenizer.tokenize("a red cap")
+    ['▁a', '▁red', '▁', 'c', 'a', 'p']
     """
     return T5Tokenizer(_core._train_words(list(texts), vocab_size, model_max_length))

@@ -13,6 +13,10 @@ class TextTokenizer:
 
     vocab_size: ids there are, three of which are no words: pad_token_id 0, bos_token_id 1, eos_token_id 2. max_length:
     tokens of a text, with its two ends; what does not fit is cut off. ValueError for sizes without room for a word.
+
+    >>> tokenizer = sf.tokenizers.TextTokenizer(vocab_size=8192, max_length=8)
+    >>> tokenizer(["a red ball"]).input_ids
+    [[1, 4510, 6835, 5117, 2, 0, 0, 0]]
     """
 
     model_input_names = ["input_ids", "attention_mask"]

@@ -45,6 +45,11 @@ class Tokenizer:
 
     bos_token, eos_token, unk_token, pad_token (str or None) and their ids; model_max_length: tokens that the model
     takes, 1e30 without a limit; padding_side, truncation_side: "right" or "left".
+
+    >>> sf.tokenizers.train_words(["a red apple", "a red car"]).save_pretrained("folder")
+    >>> tokenizer = sf.tokenizers.Tokenizer.from_file("folder/tokenizer.json")
+    >>> tokenizer("a red apple").input_ids
+    [3, 4, 5, 1]
     """
 
     model_input_names = ["input_ids", "attention_mask"]
@@ -234,6 +239,12 @@ class CLIPTokenizer(Tokenizer):
 
     text_cleaning: "transformers" (NFC; its ids), or "openai": that of OpenAI's and OpenCLIP's own tokenizers, which
     turn HTML's character references (&lt;) into characters and know no NFC. It is saved with the tokenizer.
+
+    >>> tokenizer = sf.tokenizers.CLIPTokenizer.built_in()
+    >>> tokenizer("a red apple").input_ids
+    [49406, 320, 736, 3055, 49407]
+    >>> tokenizer.decode([320, 736, 3055])
+    'a red apple'
     """
 
     def __init__(self, vocab_file, merges_file=None, *, text_cleaning=None):
@@ -278,5 +289,10 @@ def train_bpe(texts, vocab_size=4096, min_frequency=2):
     """A CLIPTokenizer with a vocabulary of its own, from an iterable of str: the most frequent pair of tokens is merged
     until there are vocab_size tokens (at least 514: the bytes, at a word's end or not, and the two special tokens) or
     no pair occurs min_frequency times.
-    Equal texts in any order give equal files."""
+    Equal texts in any order give equal files.
+
+    >>> tokenizer = sf.tokenizers.train_bpe(["a red apple", "a red car"] * 10, vocab_size=520)
+    >>> tokenizer.tokenize("red")
+    ['red</w>']
+    """
     return CLIPTokenizer(_core._train_bpe(list(texts), vocab_size, min_frequency))

@@ -98,6 +98,14 @@ class Trainer:
 
     Raises ValueError or TypeError for arguments that are impossible or contradict each other,
     and for damaged checkpoints.
+
+    >>> data = sf.utils.data.TensorDataset(sf.randn(16, 4), sf.randn(16, 1))
+    >>> model = nn.Linear(4, 1)
+    >>> trainer = sf.train.Trainer(
+    ...     model, optim.AdamW(model.parameters(), lr=1e-2), sf.utils.data.DataLoader(data, batch_size=4),
+    ...     lambda batch: F.mse_loss(model(batch[0]), batch[1]), max_epochs=2, quiet=True)
+    >>> trainer.fit().step
+    8
     """
 
     def __init__(

@@ -67,6 +67,9 @@ def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, **k
 
     function must do the same each time; with preserve_rng_state its second run draws the same random numbers.
     use_reentrant is accepted for PyTorch's sake: there is one implementation, which has neither variant's limits.
+
+    >>> block, x = nn.Sequential(nn.Linear(4, 16), nn.GELU()), sf.ones(2, 4)
+    >>> sf.utils.checkpoint.checkpoint(block, x).sum().backward()
     """
     call = _Call(function, args, kwargs)
     return call.result(_core._checkpoint(call.run, call.tensors, bool(preserve_rng_state)))
@@ -77,13 +80,21 @@ def checkpoint_offload(function, *args, device="cpu", dtype=None, min_bytes=1 <<
 
     Tensors of less than min_bytes stay where they are. A dtype (bfloat16, float8_e4m3fn)
     makes the gradients less exact.
+
+    >>> layer, x = nn.Linear(4, 4), sf.ones(2, 4)
+    >>> sf.utils.checkpoint.checkpoint_offload(layer, x, dtype=sf.bfloat16).sum().backward()
     """
     call = _Call(function, args, kwargs)
     return call.result(_core._checkpoint_offload(call.run, call.tensors, device, dtype, min_bytes))
 
 
 def checkpoint_sequential(functions, segments, input, **kwargs):
-    """Runs functions one after another in so many checkpointed segments; the last one is run as it is."""
+    """Runs functions one after another in so many checkpointed segments; the last one is run as it is.
+
+    >>> layers = [nn.Linear(4, 4) for _ in range(6)]
+    >>> sf.utils.checkpoint.checkpoint_sequential(layers, 3, sf.ones(2, 4)).shape
+    scaffolding.Size([2, 4])
+    """
     functions = list(functions)
     size = len(functions) // segments
     if segments < 1 or size < 1:

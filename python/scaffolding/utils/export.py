@@ -30,6 +30,10 @@ def export_to_video(
     quality: 0 to 10, as diffusers' with libx264. macro_block_size is accepted and changes nothing: frames are never
     resized. audio: the sound of an .mp4, .mov, .mkv or .webm file, [channels, samples], of audio_sample_rate samples a
     second. ValueError for a bitrate.
+
+    >>> frames = [sf.full((16, 16, 3), 0.1 * i) for i in range(4)]
+    >>> sf.utils.export_to_video(frames, "clip.webp", fps=8)
+    'clip.webp'
     """
     from ..data.video import save_video
 
@@ -48,6 +52,9 @@ def export_to_video(
 def export_to_gif(image, output_gif_path=None, fps=10):
     """Writes frames (PIL images, arrays or tensors) to output_gif_path, or to a new temporary .gif; returns the
     path.
+
+    >>> sf.utils.export_to_gif(list(sf.rand(4, 16, 16, 3)), "clip.gif", fps=8)
+    'clip.gif'
     """
     from ..data.video import save_video
 
@@ -73,6 +80,9 @@ def encode_video(video, fps, output_path, audio=None, audio_sample_rate=None, vi
 def export_to_wav(audio, output_wav_path=None, sampling_rate=24000, encoding="pcm16"):
     """Writes sound [channels, samples] (a tensor or an array, in [-1, 1]) to output_wav_path, or to a new temporary
     .wav; returns the path. encoding: "pcm16", "pcm24" or "float32".
+
+    >>> sf.utils.export_to_wav(sf.zeros(2, 24000), "silence.wav")
+    'silence.wav'
     """
     path = _temporary(".wav") if output_wav_path is None else os.fspath(output_wav_path)
     save_wav(path, audio, sampling_rate, encoding)

@@ -35,6 +35,9 @@ def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scal
 
     nrow: images side by side. padding: pixels of pad_value between them and around. normalize: values of value_range
     (low, high), or else from the least to the greatest, become 0 to 1; scale_each: of each image by itself.
+
+    >>> sf.utils.make_grid(sf.rand(6, 3, 32, 32), nrow=3, padding=2).shape
+    scaffolding.Size([3, 70, 104])
     """
     tensor = _batch(tensor)
     if value_range is not None and (not isinstance(value_range, tuple) or len(value_range) != 2):
@@ -63,6 +66,10 @@ def save_image(tensor, fp, format=None, **kwargs):
 
     format: "png", "jpeg" or "webp", by the path's suffix where it is None. A file at a path appears whole or not at
     all.
+
+    >>> sf.utils.save_image(sf.rand(4, 3, 32, 32), "grid.png", nrow=2, padding=0)
+    >>> sf.io.read_image("grid.png").shape
+    scaffolding.Size([3, 64, 64])
     """
     grid = make_grid(tensor, **kwargs)
     pixels = (grid.float() * 255 + 0.5).clamp(0, 255).byte().cpu()

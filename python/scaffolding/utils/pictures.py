@@ -24,6 +24,11 @@ def load_image(image, convert_method=None):
 
     convert_method: called with the picture instead of turning it into RGB. ValueError for a path without a file,
     TypeError for other things; needs Pillow.
+
+    >>> sf.utils.save_image(sf.rand(1, 32, 48), "grey.png")
+    >>> picture = sf.utils.load_image("grey.png")
+    >>> picture.mode, picture.size
+    ('RGB', (48, 32))
     """
     from PIL import Image, ImageOps
 
@@ -36,7 +41,12 @@ def load_image(image, convert_method=None):
 
 
 def make_image_grid(images, rows, cols, resize=None):
-    """A PIL picture of rows * cols PIL pictures, row by row, each of the first one's size; resize: of their sides."""
+    """A PIL picture of rows * cols PIL pictures, row by row, each of the first one's size; resize: of their sides.
+
+    >>> from PIL import Image
+    >>> sf.utils.make_image_grid([Image.new("RGB", (32, 24))] * 6, rows=2, cols=3).size
+    (96, 48)
+    """
     from PIL import Image
 
     if len(images) != rows * cols or not images:

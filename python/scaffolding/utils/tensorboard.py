@@ -11,6 +11,9 @@ class SummaryWriter:
     """Writes scalars and pictures to a new event file in log_dir (runs/<time>_<host> without one).
 
     purge_step: a run that goes on at that step; TensorBoard forgets what earlier files of the folder hold from it on.
+
+    >>> with sf.utils.tensorboard.SummaryWriter("runs/a") as writer:
+    ...     writer.add_scalar("loss", 0.5, 100)
     """
 
     def __init__(self, log_dir=None, *, purge_step=None):

@@ -56,6 +56,11 @@ class VaeImageProcessor:
 
     vae_scale_factor: pixels for each latent; sizes are cut to its multiples. resample: "lanczos", "bicubic",
     "bilinear", "nearest" and Pillow's others. do_binarize and do_convert_grayscale make masks.
+
+    >>> processor = sf.diffusion.VaeImageProcessor(vae_scale_factor=8)
+    >>> pixels = processor.preprocess(sf.full((3, 60, 100), 255, dtype=sf.uint8))
+    >>> pixels.shape, pixels.max(), processor.postprocess(pixels, output_type="np").shape
+    (scaffolding.Size([1, 3, 56, 96]), tensor(1.), (1, 56, 96, 3))
     """
 
     def __init__(

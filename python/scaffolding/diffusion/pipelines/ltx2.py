@@ -141,6 +141,8 @@ class LTX2VideoCondition:
     frames: a picture or a list of them, an array [T, H, W, 3] or a tensor [T, 3, H, W] of levels up to 255; of any
     size, it is filled and cut to the clip's. index: the latent that it begins at (each but the first is 8 frames), from
     the end where below 0. strength: how closely it is kept, 0 to 1. crf: as image_crf, of a single picture.
+
+    >>> condition = sf.diffusion.LTX2VideoCondition(sf.zeros(9, 3, 64, 96), index=0, strength=0.8)
     """
 
     frames: Any

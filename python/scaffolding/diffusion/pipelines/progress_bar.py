@@ -11,6 +11,8 @@ class ProgressBar:
     disable: True never writes, False always does, None (the default) on terminals and in notebooks only. file: where
     to, stderr. desc: text before it. leave: False clears the line at the end. others: what else tqdm takes (ncols,
     position, colour, ...), without it ignored. width: characters of the own line's bar; seconds: between its lines.
+
+    >>> sf.diffusion.ProgressBar(disable=True, desc="sampling")(1, 20)
     """
 
     def __init__(self, disable=None, file=None, desc="", leave=True, width=30, seconds=10.0, **others):

@@ -62,6 +62,9 @@ def auto_devices(model="sdxl", strategy="auto"):
 
     strategy: "full_gpu" (all on the GPU), "unet_gpu" (the UNet there, the rest on the CPU), "cpu_only", or "auto": SDXL
     needs 10 GB for the first and 6 GB for the second, SD 2.1 6 GB and 4 GB. ValueError for another model or strategy.
+
+    >>> sf.diffusion.auto_devices("sdxl", strategy="cpu_only")
+    {'unet': 'cpu', 'decoder': 'cpu', 'encoder': 'cpu', 'text_encoder': 'cpu'}
     """
     everything, unet = _chosen("auto_devices: model", model, _GIGABYTES)
     if strategy == "auto":
@@ -85,7 +88,11 @@ def resolve_profile(profile="auto", model="sdxl"):
 
 
 def get_profile_config(profile="auto", model="sdxl"):
-    """What a profile means: {"profile", "devices", "guidance_mode", "cleanup"}."""
+    """What a profile means: {"profile", "devices", "guidance_mode", "cleanup"}.
+
+    >>> sf.diffusion.get_profile_config("cpu_only", model="sdxl")["guidance_mode"]
+    'sequential'
+    """
     name = resolve_profile(profile, model)
     _, on_gpu, mode, cleanup = _PROFILES[name]
     return {
@@ -102,6 +109,9 @@ def models2devices(model_name, devices="auto", unet_dtype_str=None, download_mod
     devices: a device for all parts, a dict of some of "unet", "decoder", "text_encoder", "encoder" (the others go to
     the CPU), or "auto". unet_dtype_str: "float32", "float16" or "bfloat16"; absent: float16 on a GPU,
     the files' on the CPU.
+
+    >>> sf.diffusion.models2devices("sd21", {"unet": "cpu"}, unet_dtype_str="bfloat16")["unet_dtype"]
+    scaffolding.bfloat16
     """
     if devices == "auto":
         devices = auto_devices(model_name if model_name in _GIGABYTES else "sdxl")
@@ -312,6 +322,10 @@ def txt2img_sd21(
     models2devices. memory_profile: see get_profile_config. save_file: a PNG is written, named after the prompt where no
     filename is given. metadata_path: a JSON file with what made the picture.
     Other keywords are the pipeline's (num_images_per_prompt, clip_skip, callback_on_step_end, ...).
+
+    >>> made = sf.diffusion.txt2img_sd21("a red apple", seed=7, filename="apple.png")  # doctest: +SKIP
+    >>> made["image"].shape  # doctest: +SKIP
+    (768, 768, 3)
     """
     return _txt2img("sd21", prompt, negative_prompt, img_dim, pipeline, devices, memory_profile, unet_dtype_str,
                     download_models, scheduler, timesteps, initial_latents, num_inference_steps, guidance_scale, seed,

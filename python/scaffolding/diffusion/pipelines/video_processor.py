@@ -13,7 +13,12 @@ def _is_clip(value):
 
 class VideoProcessor(VaeImageProcessor):
     """VaeImageProcessor for clips: lists of pictures, arrays [T, H, W, C] and tensors [T, C, H, W]; one or a list, or
-    an array or tensor with a further dimension in front."""
+    an array or tensor with a further dimension in front.
+
+    >>> clip = sf.diffusion.VideoProcessor().preprocess_video(sf.zeros(5, 3, 32, 48, dtype=sf.uint8))
+    >>> clip.shape
+    scaffolding.Size([1, 3, 5, 32, 48])
+    """
 
     def preprocess_video(self, video, height=None, width=None, **kwargs):
         """float32 [B, C, T, height, width] in [-1, 1]. ValueError for what is no clip, and for clips that make no

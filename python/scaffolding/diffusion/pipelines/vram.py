@@ -11,6 +11,9 @@ from .text_to_image import _gpu_gigabytes, get_profile_config
 def vram_report(label=""):
     """Prints "[label] VRAM: 1.23 GB allocated, 2.00 GB reserved" to stderr, GB of 2^30 bytes, and returns
     {"allocated", "reserved", "free", "total"} in bytes: zeros where no GPU was used.
+
+    >>> sorted(sf.diffusion.vram_report("before"))
+    ['allocated', 'free', 'reserved', 'total']
     """
     from ... import cuda
 
@@ -34,7 +37,11 @@ def clear_vram(verbose=False):
 
 
 def offload_to_cpu(module, gc=True):
-    """Moves a network, or every one of a pipeline, to the CPU and gives its GPU memory back; returns it."""
+    """Moves a network, or every one of a pipeline, to the CPU and gives its GPU memory back; returns it.
+
+    >>> sf.diffusion.offload_to_cpu(nn.Linear(4, 2)).weight.device
+    device(type='cpu')
+    """
     module.to("cpu")
     if gc:
         clear_vram()
@@ -84,6 +91,10 @@ def run_decode_sdxl(latents, decoder, device=None):
 
     decoder: the autoencoder, or a pipeline with one. device: where it goes before; absent, it stays where it is. An
     autoencoder in float16 whose config has force_upcast decodes in float32.
+
+    >>> vae = sf.models.AutoencoderKL()
+    >>> sf.diffusion.run_decode_sdxl(sf.zeros(1, 4, 8, 8), vae).shape
+    (1, 8, 8, 3)
     """
     vae = getattr(decoder, "vae", decoder)
     if device is not None:

@@ -11,7 +11,13 @@ from .methods import METHODS
 
 class SchedulerOutput(BaseOutput):
     """What a step gives: prev_sample, the sample one step less noisy; pred_original_sample, the sample without noise as
-    predicted from here, None where the class gives none."""
+    predicted from here, None where the class gives none.
+
+    >>> scheduler = sf.diffusion.DDIMScheduler()
+    >>> scheduler.set_timesteps(10)
+    >>> scheduler.step(sf.zeros(1, 4, 8, 8), scheduler.timesteps[0], sf.ones(1, 4, 8, 8)).prev_sample.shape
+    scaffolding.Size([1, 4, 8, 8])
+    """
 
     _names = ("prev_sample",)
     pred_original_sample = None

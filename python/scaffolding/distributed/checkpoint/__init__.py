@@ -42,6 +42,8 @@ def save(state_dict, checkpoint_id=None, *, process_group=None, gather=False, ma
 
     RuntimeError in every process where one cannot write, naming its rank, the file and what to do; what was written
     until then is gone, and the checkpoint that was there before is whole.
+
+    >>> path = sf.distributed.checkpoint.save({"model": nn.Linear(4, 2).state_dict(), "step": 7}, "checkpoint")
     """
     peers = peers_of("checkpoint.save", process_group)
     if peers is None:
@@ -55,6 +57,10 @@ def async_save(state_dict, checkpoint_id=None, *, process_group=None, gather=Fal
     what it writes. Training may go on then. One that is under way is waited for before; its error is its Future's.
 
     Every process has a copy of its own part, that of the whole state divided by their number.
+
+    >>> future = sf.distributed.checkpoint.async_save({"weight": sf.ones(2)}, "checkpoint")
+    >>> future.result().endswith("checkpoint")
+    True
     """
     peers = peers_of("checkpoint.async_save", process_group)
     if peers is None:
@@ -78,6 +84,13 @@ def load(state_dict, checkpoint_id=None, *, process_group=None, gather=False):
 
     RuntimeError in every process where one finds something missing or damaged, naming its rank, the file and what to
     do. Some tensors may have their new values then, and others not.
+
+    >>> model = nn.Linear(4, 2)
+    >>> path = sf.distributed.checkpoint.save({"model": model.state_dict(), "step": 7}, "checkpoint")
+    >>> state = {"model": model.state_dict(), "step": 0}
+    >>> sf.distributed.checkpoint.load(state, "checkpoint")
+    >>> state["step"]
+    7
     """
     if checkpoint_id is None:
         raise ValueError("checkpoint.load: checkpoint_id must name a folder")
@@ -90,6 +103,10 @@ def load_state_dict(checkpoint_id, keys=None):
     """A new state dict of a checkpoint, on the CPU, read by this process alone: where there is none yet to be filled.
 
     keys: of its top level, or longer names with dots; without them, everything. Tuples with tensors in them are lists.
+
+    >>> path = sf.distributed.checkpoint.save({"weight": sf.ones(2), "step": 7}, "checkpoint")
+    >>> sf.distributed.checkpoint.load_state_dict("checkpoint")
+    {'weight': tensor([1., 1.]), 'step': 7}
     """
     with Checkpoint(checkpoint_id) as checkpoint:
         return whole_state(checkpoint, None if keys is None else [str(key) for key in keys])

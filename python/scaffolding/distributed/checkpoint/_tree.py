@@ -7,6 +7,9 @@ class Rows:
     """The rows of a tensor that this process holds: `tensor` is rows `first`, first + 1, ... of one with `total` rows.
 
     tensor: [n, ...] with n of 0 to total - first; the other processes hold the other rows, each row in one of them.
+
+    >>> rows = sf.distributed.checkpoint.Rows(sf.ones(2, 4), first=0, total=2)
+    >>> path = sf.distributed.checkpoint.save({"table": rows}, "checkpoint")
     """
 
     def __init__(self, tensor, first, total):

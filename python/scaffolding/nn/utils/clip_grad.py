@@ -16,6 +16,9 @@ def _listed(tensors):
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """The norm of all tensors as one vector (0-d), summed in float64.
     RuntimeError for NaN or Inf with error_if_nonfinite.
+
+    >>> nn.utils.get_total_norm([sf.tensor([3.]), sf.tensor([0., 4.])])
+    tensor(5.)
     """
     return _clip_grad.get_total_norm(_listed(tensors), float(norm_type), error_if_nonfinite)
 
@@ -29,6 +32,11 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     """Scales gradients in place so that their norm, as one vector, is at most max_norm; returns the norm before (0-d).
 
     RuntimeError when that is NaN or Inf and error_if_nonfinite is set; no gradient is changed then.
+
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> layer(sf.tensor([[3., 4.]])).sum().backward()
+    >>> nn.utils.clip_grad_norm_(layer.parameters(), max_norm=1.0), layer.weight.grad
+    (tensor(5.), tensor([[0.6000, 0.8000]]))
     """
     is_generator = isinstance(parameters, types.GeneratorType)
     parameters = _listed(parameters)
@@ -46,5 +54,12 @@ def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False
 
 
 def clip_grad_value_(parameters, clip_value, foreach=None):
-    """Limits each element of each gradient to [-clip_value, clip_value], in place."""
+    """Limits each element of each gradient to [-clip_value, clip_value], in place.
+
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> layer(sf.tensor([[3., -0.5]])).sum().backward()
+    >>> nn.utils.clip_grad_value_(layer.parameters(), 1.0)
+    >>> layer.weight.grad
+    tensor([[ 1.0000, -0.5000]])
+    """
     _clip_grad.clip_grad_value_(_listed(parameters), float(clip_value))

@@ -49,7 +49,12 @@ def _check(layer, bn):
 
 
 def fuse_conv_bn_eval(conv, bn, transpose=False):
-    """A copy of conv that computes bn(conv(x)); both in eval mode, bn with running statistics: AssertionError else."""
+    """A copy of conv that computes bn(conv(x)); both in eval mode, bn with running statistics: AssertionError else.
+
+    >>> conv, norm, x = nn.Conv2d(3, 8, 3).eval(), nn.BatchNorm2d(8).eval(), sf.randn(1, 3, 8, 8)
+    >>> sf.allclose(nn.utils.fuse_conv_bn_eval(conv, norm)(x), norm(conv(x)), atol=1e-5)
+    True
+    """
     _check(conv, bn)
     fused = copy.deepcopy(conv)
     with no_grad():

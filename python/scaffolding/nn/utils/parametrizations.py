@@ -36,7 +36,12 @@ class _WeightNorm(Module):
 
 def weight_norm(module, name="weight", dim=0):
     """Parametrises module.name as g v / |v|: parametrizations.name.original0 is g, the norms over all dimensions but
-    dim (None: of the whole), original1 is v. Returns the module. State dicts of nn.utils.weight_norm load too."""
+    dim (None: of the whole), original1 is v. Returns the module. State dicts of nn.utils.weight_norm load too.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
+    >>> layer.parametrizations.weight.original0.shape  # g, the norms of rows
+    scaffolding.Size([2, 1])
+    """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def rename(module, state_dict, prefix, *_):
@@ -93,7 +98,12 @@ class _SpectralNorm(Module):
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
     """Parametrises module.name as itself over its largest singular value, which n_power_iterations of power iteration
-    follow at each use in training. Returns the module."""
+    follow at each use in training. Returns the module.
+
+    >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))
+    >>> layer(sf.ones(1, 4)).shape, layer.parametrizations.weight.original.shape
+    (scaffolding.Size([1, 2]), scaffolding.Size([2, 4]))
+    """
     weight = _parameter_of(module, name)
     dim = default_dim(module) if dim is None else dim
     return parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
@@ -262,7 +272,12 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
     """Parametrises module.name[..., N, K] as an orthogonal matrix (of orthonormal rows where N < K): a product of
     reflections ("householder", the default unless square), "matrix_exp" or "cayley". use_trivialization: relative to an
     orthogonal base, the weight's own. Returns the module. ValueError for other maps and tensors below two
-    dimensions."""
+    dimensions.
+
+    >>> weight = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4)).weight
+    >>> sf.allclose(weight @ weight.T, sf.eye(4), atol=1e-5)
+    True
+    """
     weight = _parameter_of(module, name)
     if weight.dim() < 2:
         raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.dim()} dimensions.")

@@ -176,7 +176,12 @@ def _property(cls, name):
 
 
 def is_parametrized(module, tensor_name=None):
-    """Whether a module has parametrisations, or one of that tensor."""
+    """Whether a module has parametrisations, or one of that tensor.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
+    >>> nn.utils.parametrize.is_parametrized(layer), nn.utils.parametrize.is_parametrized(layer, "bias")
+    (True, False)
+    """
     parametrizations = getattr(module, "parametrizations", None)
     if not isinstance(parametrizations, ModuleDict):
         return False
@@ -186,7 +191,14 @@ def is_parametrized(module, tensor_name=None):
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
     """Makes module.tensor_name the result of parametrization(original), which must keep shape and dtype unless unsafe;
     further ones are called with the result of those before. Where it has right_inverse(tensor), that gives the
-    original values, or several. Returns the module. ValueError for a name that is no parameter or buffer."""
+    original values, or several. Returns the module. ValueError for a name that is no parameter or buffer.
+
+    >>> class Positive(nn.Module):
+    ...     def forward(self, x): return x.exp()
+    >>> layer = nn.utils.parametrize.register_parametrization(nn.Linear(2, 2), "weight", Positive())
+    >>> (layer.weight > 0).all()
+    tensor(True)
+    """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         listed = module.parametrizations[tensor_name]
@@ -228,7 +240,12 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
 
 def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     """Makes a tensor a parameter or buffer of the module again: of its value, or with leave_parametrized=False of the
-    original (where there is one). Returns the module. ValueError where it has no parametrisation."""
+    original (where there is one). Returns the module. ValueError where it has no parametrisation.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
+    >>> type(nn.utils.parametrize.remove_parametrizations(layer, "weight")).__name__
+    'Linear'
+    """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     parametrizations = module.parametrizations[tensor_name]

@@ -10,7 +10,11 @@ _Fields.__annotations__ = {"data": Tensor, "batch_sizes": Tensor, "sorted_indice
 
 
 def invert_permutation(permutation):
-    """The permutation[N] that undoes another; None for None."""
+    """The permutation[N] that undoes another; None for None.
+
+    >>> nn.utils.rnn.invert_permutation(sf.tensor([2, 0, 1]))
+    tensor([1, 2, 0])
+    """
     return None if permutation is None else _core.argsort(permutation)
 
 
@@ -97,7 +101,12 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     Gradients flow back.
 
     lengths must fall unless enforce_sorted=False, which sorts the sequences. ValueError or RuntimeError for lengths
-    that are not positive, longer than input or not one for each sequence."""
+    that are not positive, longer than input or not one for each sequence.
+
+    >>> x = sf.tensor([[1., 2.], [3., 0.]])  # two sequences, side by side
+    >>> nn.utils.rnn.pack_padded_sequence(x, [2, 1]).data
+    tensor([1., 2., 3.])
+    """
     lengths = lengths if isinstance(lengths, Tensor) else _core.tensor(list(lengths), dtype=_core.int64)
     if lengths.device.type != "cpu":
         raise RuntimeError(
@@ -144,7 +153,13 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
     """(padded[T, B, ...] or [B, T, ...] with batch_first, lengths[B]) of a PackedSequence, in the order in which the
-    sequences came; total_length: T where it is to be larger than the longest. ValueError where it is smaller."""
+    sequences came; total_length: T where it is to be larger than the longest. ValueError where it is smaller.
+
+    >>> packed = nn.utils.rnn.pack_sequence([sf.tensor([1, 2, 3]), sf.tensor([4, 5])])
+    >>> nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+    (tensor([[1, 2, 3],
+            [4, 5, 0]]), tensor([3, 2]))
+    """
     data, batch_sizes, _, unsorted_indices = sequence
     longest, batch = len(batch_sizes), batch_sizes[0].item()
     steps = longest if total_length is None else total_length
@@ -167,7 +182,12 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
     """Tensors [L, ...] of different lengths as one: [T, B, ...], or [B, T, ...] with batch_first, T the longest length;
-    padding_value stands after (or, with padding_side="left", before) the shorter ones."""
+    padding_value stands after (or, with padding_side="left", before) the shorter ones.
+
+    >>> nn.utils.rnn.pad_sequence([sf.tensor([1, 2, 3]), sf.tensor([4])], batch_first=True)
+    tensor([[1, 2, 3],
+            [4, 0, 0]])
+    """
     if not isinstance(sequences, (list, tuple, Tensor)):
         if not hasattr(sequences, "__iter__"):
             raise RuntimeError(
@@ -198,7 +218,12 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
 
 
 def pack_sequence(sequences, enforce_sorted=True):
-    """A PackedSequence of tensors [L, ...]; they must come longest first unless enforce_sorted=False."""
+    """A PackedSequence of tensors [L, ...]; they must come longest first unless enforce_sorted=False.
+
+    >>> output, state = nn.GRU(8, 16)(nn.utils.rnn.pack_sequence([sf.ones(5, 8), sf.ones(2, 8)]))
+    >>> output.data.shape, state.shape
+    (scaffolding.Size([7, 16]), scaffolding.Size([1, 2, 16]))
+    """
     lengths = _core.tensor([len(s) for s in sequences], dtype=_core.int64)
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 

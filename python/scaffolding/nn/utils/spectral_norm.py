@@ -53,7 +53,12 @@ def _table(module):
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
     """Replaces a parameter by name_orig; before each forward it is computed as name_orig over its largest singular
     value, by n_power_iterations of power iteration in training. Buffers name_u and name_v keep the singular vectors.
-    Returns the module. ValueError for n_power_iterations below 1, RuntimeError where it has been done."""
+    Returns the module. ValueError for n_power_iterations below 1, RuntimeError where it has been done.
+
+    >>> layer = nn.utils.spectral_norm(nn.Linear(4, 2))
+    >>> layer(sf.ones(1, 4)).shape, layer.weight_orig.shape
+    (scaffolding.Size([1, 2]), scaffolding.Size([2, 4]))
+    """
     if name in _table(module):
         raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
     if n_power_iterations <= 0:

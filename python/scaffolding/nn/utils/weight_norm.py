@@ -31,7 +31,12 @@ def _table(module):
 
 def weight_norm(module, name="weight", dim=0):
     """Replaces a parameter by name_g, its norms over all dimensions but dim (None: of the whole), and name_v; before
-    each forward it is computed from them. Returns the module. RuntimeError where it has been done."""
+    each forward it is computed from them. Returns the module. RuntimeError where it has been done.
+
+    >>> layer = nn.utils.weight_norm(nn.Linear(4, 2))
+    >>> layer.weight_g.shape, layer.weight_v.shape
+    (scaffolding.Size([2, 1]), scaffolding.Size([2, 4]))
+    """
     if name in _table(module):
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     dim = -1 if dim is None else dim

@@ -13,6 +13,9 @@ def save_video_frames(video, output_dir):
 
     Returns the paths in order: a list, of several videos a list of lists. Each file appears whole or not at all.
     TypeError for other than floating numbers, ValueError for another shape and for numbers that are not finite.
+
+    >>> nn.video.save_video_frames(sf.zeros(3, 2, 16, 16), "clip")
+    ['clip/frame_0000.png', 'clip/frame_0001.png']
     """
     if not isinstance(video, _core.Tensor) or not video.dtype.is_floating_point:
         what = video.dtype if isinstance(video, _core.Tensor) else type(video).__name__

@@ -52,6 +52,10 @@ class TextToVideoPipeline(ShowsProgress, Module):
       given. They were trained before and are not trained here: they get requires_grad_(False).
 
     ValueError where parts and sizes do not fit each other.
+
+    >>> pipe = nn.video.TextToVideoPipeline(4, frame_height=16, frame_width=16, text_embed_dim=16, model_channels=8)
+    >>> pipe.generate("a red ball", num_steps=2).shape
+    scaffolding.Size([1, 3, 4, 16, 16])
     """
 
     config_name = "model_index.json"

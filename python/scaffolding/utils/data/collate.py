@@ -36,6 +36,10 @@ def _like_mapping(of, items):
 def default_collate(batch):
     """Samples to a batch: tensors, arrays and numbers become tensors with a first dimension of len(batch), mappings,
     tuples and lists are collated by element, strings stay a list. TypeError for other types.
+
+    >>> sf.utils.data.default_collate([{"x": sf.ones(2), "label": 3}, {"x": sf.zeros(2), "label": 5}])
+    {'x': tensor([[1., 1.],
+            [0., 0.]]), 'label': tensor([3, 5])}
     """
     first = batch[0]
     if isinstance(first, _core.Tensor):

@@ -16,7 +16,10 @@ class WorkerInfo:
 
 
 def get_worker_info():
-    """The WorkerInfo of the calling worker thread; None outside of workers."""
+    """The WorkerInfo of the calling worker thread; None outside of workers.
+
+    >>> sf.utils.data.get_worker_info()  # not in a worker
+    """
     return getattr(_here, "info", None)
 
 
