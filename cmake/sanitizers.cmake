@@ -5,6 +5,8 @@ if(SF_SANITIZE)
   if(SF_SANITIZE MATCHES undefined)   # a fifth of such a build; the address sanitizer names such accesses too
     add_compile_options(-fno-sanitize=null)
   endif()
+  # Above the core, where no bytes of strangers are read at odd addresses: a fifth less to compile.
+  set(sf_sanitized_upper -O0 -fno-sanitize=alignment)
   # Of kernels, whose vectors are hundreds of accesses in a line: a call for each, and of what is undefined what indices
   # can do wrong, are a quarter of the time to compile.
   set(sf_sanitized_kernels "")

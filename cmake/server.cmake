@@ -21,9 +21,7 @@ if(SF_SERVER)
   add_library(scaffolding_server STATIC ${sf_server})
   # -O1: templates of Boost and JSON take half as long to compile, and nothing here is hot.
   target_compile_options(scaffolding_server PRIVATE ${SF_WARNINGS} $<$<CONFIG:Release>:-O1>)
-  if(SF_SANITIZE)
-    target_compile_options(scaffolding_server PRIVATE -O0 -fno-sanitize=alignment)
-  endif()
+  target_compile_options(scaffolding_server PRIVATE ${sf_sanitized_upper})
   target_include_directories(scaffolding_server SYSTEM PRIVATE ${SF_BOOST_INCLUDE} ${SF_SQLITE_INCLUDE})
   target_link_libraries(scaffolding_server PUBLIC scaffolding nlohmann_json::nlohmann_json
                         PRIVATE ${SF_SQLITE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})

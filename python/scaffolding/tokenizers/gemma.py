@@ -13,8 +13,7 @@ class GemmaTokenizer(Tokenizer):
     GemmaTokenizer.from_pretrained(folder) reads tokenizer.json, and what tokenizer_config.json and
     special_tokens_map.json say. A chat_template is kept for those who read the files, and not run.
 
-    >>> sf.tokenizers.GemmaTokenizer.from_pretrained("folder").tokenize("a red apple")  # doctest: +SKIP
-    ['a', '▁red', '▁apple']
+    >>> ids = sf.tokenizers.GemmaTokenizer.from_pretrained("folder")("a red apple").input_ids  # doctest: +SKIP
     """
 
     @classmethod

@@ -13,8 +13,7 @@ class Qwen2Tokenizer(Tokenizer):
     what tokenizer_config.json and special_tokens_map.json say. A chat_template is kept for those who read the files,
     and not run.
 
-    >>> sf.tokenizers.Qwen2Tokenizer.from_pretrained("folder").tokenize("a red apple")  # doctest: +SKIP
-    ['a', 'Ġred', 'Ġapple']
+    >>> ids = sf.tokenizers.Qwen2Tokenizer.from_pretrained("folder")("a red apple").input_ids  # doctest: +SKIP
     """
 
     @classmethod

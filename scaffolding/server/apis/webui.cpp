@@ -355,6 +355,11 @@ void make(Context& c, const Choices& choices, Call& call, const Answer& answer, 
   });
 }
 
+ShelfModel model_of(Context& c, const Choices& choices, const Call& call) {
+  const std::string chosen = choices.model(call.caller);
+  return c.jobs.shelf().find(chosen.empty() ? c.jobs.shelf().default_model() : chosen);
+}
+
 void tell_progress(Context& c, const Call& call, const Answer& answer) {
   const auto jobs = c.jobs.active(call.caller.name);
   const JobView* now = nullptr;
@@ -412,16 +417,13 @@ void add_webui_routes(Router& router, Context& c) {
   router.add("POST", "/sdapi/v1/reload-checkpoint",
              "Reads the caller's model into memory, before the first job needs it",
              [&c, choices](Call& call, const Answer& a) {
-               const std::string model = choices->model(call.caller);
-               c.jobs.load_model(c.jobs.shelf().find(model.empty() ? c.jobs.shelf().default_model() : model).name);
+               c.jobs.load_model(model_of(c, *choices, call).name);
                a->respond(json_response(json::object()));
              });
   router.add("GET", "/sdapi/v1/options", "What applies to the caller's jobs",
              [&c, choices](Call& call, const Answer& a) {
-               std::string model = choices->model(call.caller);
                const std::string vae = choices->vae(call.caller);
-               model = c.jobs.shelf().find(model.empty() ? c.jobs.shelf().default_model() : model).title;
-               a->respond(json_response({{"sd_model_checkpoint", model},
+               a->respond(json_response({{"sd_model_checkpoint", model_of(c, *choices, call).title},
                                          {"sd_checkpoint_hash", nullptr},
                                          {"sd_vae", vae.empty() ? "Automatic" : vae},
                                          {"CLIP_stop_at_last_layers", choices->last_layers(call.caller)},

@@ -148,9 +148,7 @@ bool Jobs::cancel(const std::string& id) {
 void Jobs::skip(const std::string& client) {
   std::lock_guard lock(mutex_);
   for (auto& [id, job] : live_)
-    if (job->mine && job->record.state == JobState::Running && job->record.client == client &&
-        job->record.request.api == "webui")
-      job->skipped = true;
+    if (job->record.client == client && job->is_drawn_here()) job->skipped = true;
 }
 
 void Jobs::interrupt(const std::string& client) {
@@ -158,7 +156,7 @@ void Jobs::interrupt(const std::string& client) {
     {
       std::lock_guard lock(mutex_);
       const LivePointer job = live(view.record.id);
-      if (job && job->mine && job->record.state == JobState::Running && job->record.request.api == "webui") {
+      if (job && job->is_drawn_here()) {
         job->interrupted = true;
         continue;
       }

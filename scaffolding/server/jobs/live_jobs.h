@@ -21,6 +21,8 @@ struct Jobs::Live {
   std::vector<std::function<bool(const JobEvent&)>> subscribers;
   std::vector<std::function<void(const JobRecord&)>> waiters;
   bool cancelled = false, skipped = false, interrupted = false;
+  // A web UI's job that this server makes pictures of.
+  bool is_drawn_here() const { return mine && record.state == JobState::Running && record.request.api == "webui"; }
   int64_t unsaved = 0;          // pictures that were made and are not on the disk yet
   std::string failure;          // of saving one of them
   bool given_up = false;        // one of them could not be saved before the server stopped

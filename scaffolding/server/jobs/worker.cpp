@@ -438,18 +438,19 @@ void Jobs::drop_ended(double now) {
   for (auto& g : groups_)
     for (auto at = g.jobs.begin(); at != g.jobs.end();) {
       Active& a = *at++;
-      bool cancelled, lost, failed, skipped, interrupted;
+      bool cancelled, lost, failed, skipped, interrupted, nothing;
       {
         std::lock_guard lock(mutex_);
         cancelled = a.job->cancelled, lost = a.job->lost, failed = !a.job->failure.empty();
         skipped = std::exchange(a.job->skipped, false), interrupted = a.job->interrupted;
+        nothing = a.next == 0 && a.job->record.pictures.empty();
       }
       if (lost) lose(g, a);
       else if (failed) end(g, a, JobState::Failed, "");  // it says why
       else if (cancelled) end(g, a, JobState::Cancelled, "");
       else if (now - a.job->record.started > settings_.most_running)
         end(g, a, JobState::Failed, "the job ran for longer than this server lets it");
-      else if (interrupted && a.next == 0) end(g, a, JobState::Cancelled, "");  // there is nothing of it
+      else if (interrupted && nothing) end(g, a, JobState::Cancelled, "");
       else if (interrupted || skipped) {
         if (interrupted) a.next = a.job->record.request.count;
         for (auto& seat : a.seats) seat.run->skip();
@@ -467,11 +468,11 @@ void Jobs::work() {
     bool overtakes = false;
     {
       std::unique_lock lock(mutex_);
+      auto may_load = [&] { return !loading_ || loading_->failed; };
       auto ready = [&] {
         return stop_now_ || stopping_ || (unload_ && groups_.empty()) || !groups_.empty() ||
-               (!to_load_.empty() && (!loading_ || loading_->failed)) ||
-               (loading_ && loading_->is_over && !loading_->failed) ||
-               (queue_.size() > 0 && (has_news_ || !loading_ || loading_->failed));
+               (!to_load_.empty() && may_load()) || (loading_ && loading_->is_over && !loading_->failed) ||
+               (queue_.size() > 0 && (has_news_ || may_load()));
       };
       wake_.wait_for(lock, std::chrono::seconds(5), ready);
       has_news_ = false;
@@ -487,7 +488,7 @@ void Jobs::work() {
         if (overtakes ? is_at_hand(model) : may_join(groups_.back(), job->record)) queue_.remove(best->id), next = job;
         if (next) next->mine = true;
       }
-      if (wanted.empty() && !unload_ && (!loading_ || loading_->failed)) ordered.swap(to_load_);
+      if (wanted.empty() && !unload_ && may_load()) ordered.swap(to_load_);
     }
     if (next && sharing_ && !claim(next)) next = nullptr, wanted.clear();
     take_loaded();

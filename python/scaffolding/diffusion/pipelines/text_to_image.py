@@ -324,8 +324,6 @@ def txt2img_sd21(
     Other keywords are the pipeline's (num_images_per_prompt, clip_skip, callback_on_step_end, ...).
 
     >>> made = sf.diffusion.txt2img_sd21("a red apple", seed=7, filename="apple.png")  # doctest: +SKIP
-    >>> made["image"].shape  # doctest: +SKIP
-    (768, 768, 3)
     """
     return _txt2img("sd21", prompt, negative_prompt, img_dim, pipeline, devices, memory_profile, unet_dtype_str,
                     download_models, scheduler, timesteps, initial_latents, num_inference_steps, guidance_scale, seed,
