@@ -26,8 +26,8 @@ list(FILTER sf_benches INCLUDE REGEX "_bench\\.cpp$")
 file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cu
      ${PROJECT_SOURCE_DIR}/scaffolding/*.cuda.cpp ${PROJECT_SOURCE_DIR}/scaffolding/*.cudnn.cpp)
 
-# What calls ops and has no hot loop of its own: -O1 compiles in two thirds of the time, and with sanitizers -O0 in two
-# thirds of that, of the core too.
+# What calls ops and has no hot loop of its own: -O1 compiles in two thirds of the time, and
+# with sanitizers -O0 in two thirds of that.
 set(sf_upper ${sf_core})
 list(FILTER sf_upper INCLUDE REGEX
      "/scaffolding/(diffusion|distributed|io/hub|models|nn|optim|tokenizers|train)/")
@@ -35,11 +35,8 @@ list(FILTER sf_upper EXCLUDE REGEX "/scaffolding/train/evaluation/")   # which l
 list(REMOVE_ITEM sf_core ${sf_upper})
 add_library(sf_upper OBJECT ${sf_upper})
 target_compile_options(sf_upper PRIVATE $<$<CONFIG:Release>:-O1>)
-add_library(sf_core OBJECT ${sf_core})
 target_compile_options(sf_upper PRIVATE ${sf_sanitized_upper})
-if(SF_SANITIZE)
-  target_compile_options(sf_core PRIVATE -O0)
-endif()
+add_library(sf_core OBJECT ${sf_core})
 include(cmake/embedded.cmake)
 # Known models are recognised by these.
 file(GLOB sf_configs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/models/configs/*.json)
