@@ -1,19 +1,23 @@
 """How many launches, bytes and operations a pass of a network asks a GPU for, and how long an H200 takes at least.
 
     SF_CUDA_EMULATOR_DRY=1 SF_CUDA_LIBRARY=build/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=build/python \\
-        python benchmarks/gpu_floor.py [--row TEXT] [--operands KERNEL] [--warpgroups] [--dependent]
+        python benchmarks/gpu_floor.py [--row TEXT] [--operands KERNEL] [--warpgroups] [--dependent] [--estimate]
 
 Nothing is computed where the emulator (tests/cuda_emulator) is dry, so that this needs neither a GPU nor memory. `roof`
 is the sum over calls of the larger of operations / 785 TFLOP/s and bytes / 4.25 TB/s, each operand touched once; a node
 of a graph is 1.3 us: what kernels without waste would take. What a prompt's text alone decides (keys and values of
-cross-attention) is computed once per prompt and listed apart.
+cross-attention) is computed once per prompt and listed apart. --estimate prints what a model expects (gpu_estimate.py).
 """
 
 import argparse
 import ctypes
 import os
 import re
+import statistics
+import time
 from collections import Counter
+
+import gpu_estimate
 
 import scaffolding as sf
 from scaffolding import cuda
@@ -111,6 +115,16 @@ def training(config, batch, pixels):
     return call
 
 
+def group_norm_silu():
+    x, weight = random(2, 320, 128, 128).to(memory_format=sf.channels_last), random(320)
+
+    def call():
+        with sf.no_grad():
+            sf.nn.functional.group_norm_silu(x, 32, weight, weight)
+
+    return call
+
+
 def small_step():
     """The row of benchmarks/gpu, outside of a graph: float32, nothing but launches."""
     net = sf.nn.Sequential(sf.nn.Linear(256, 512), sf.nn.ReLU(), sf.nn.Linear(512, 10)).to("cuda")
@@ -133,6 +147,7 @@ ROWS = {
     "VAE decode 512": (lambda: vae(512), "5 ms", 5e-3),
     "VAE decode 1024": (lambda: vae(1024), "20 ms", 20e-3),
     "training SD2.1 b16": (lambda: training(SD21, 16, 64), "180 img/s", 16 / 180),
+    "group_norm + SiLU [2, 320, 128, 128]": (group_norm_silu, "3 TB/s", 14e-6),
     "train step 256-512-10 batch 32": (small_step, "25 us", 25e-6),
 }
 
@@ -160,6 +175,35 @@ def dependent_launches(events):
         f"{nodes} nodes behind one that lets them; if such a node costs {1e6 * DEPENDENT_NODE:.1f} us instead of "
         f"{1e6 * NODE:.1f} (assumed), {1e3 * behind * (NODE - DEPENDENT_NODE):.3f} ms less"
     )
+
+
+def estimate(name, events):
+    """Lines on what gpu_estimate.py expects of a pass, beside what was measured of it."""
+    parts = Counter()
+    for e in events:
+        parts[e.key] += gpu_estimate.seconds(e, attention_by_warpgroups)
+    nodes = NODE * sum(map(nodes_of, events))
+    early = sum(e.counted[len(KINDS) + 1] for e in events) * (NODE - DEPENDENT_NODE)
+    measured = gpu_estimate.MEASURED.get(name)
+    return [
+        f"  estimated, a model and no measurement: {1e3 * (sum(parts.values()) + nodes - early):.3f} ms"
+        + (f"; measured with everything at its defaults: {measured} ms" if measured else ""),
+        f"    nodes {1e3 * (nodes - early):.2f} ms, "
+        + ", ".join(f"{key} {1e3 * seconds:.2f}" for key, seconds in parts.most_common(8)),
+    ]
+
+
+def host_time():
+    """Seconds of an eager call from Python, everything but the driver: the emulator's launches return at once."""
+    x, y = random(8, 8), random(8, 8)
+    rounds = []
+    with sf.no_grad():
+        for _ in range(7):
+            begun = time.perf_counter()
+            for _ in range(2000):
+                sf.add(x, y)
+            rounds.append((time.perf_counter() - begun) / 2000)
+    return statistics.median(rounds)
 
 
 def roof(event):
@@ -250,11 +294,18 @@ def main():
         "--warpgroups", action="store_true", help="also counts linear layers and attention by our own kernels"
     )
     parser.add_argument("--dependent", action="store_true", help="with SF_CUDA_PDL=on: also counts what starts early")
+    parser.add_argument("--estimate", action="store_true", help="also prints what a model expects, and by what")
     a = parser.parse_args()
     if a.dependent:
         os.environ["SF_CUDA_PDL"] = "on"
     if not cuda.is_available():
         return print(f"nothing counted: {cuda.why_not()}")
+    if a.estimate:
+        print(gpu_estimate.__doc__)
+        print(
+            f"an eager op from Python: {1e6 * host_time():.1f} us here without the driver's launch, 1.5 to "
+            "2.5 us more (goal 3 us in all; 4.1 measured on an H100's machine)\n"
+        )
     for name, (make, goal, seconds) in ROWS.items():
         if a.row not in name:
             continue
@@ -277,6 +328,8 @@ def main():
         print(f"; for a prompt {len(once)} calls, {1e3 * sum(map(roof, once)):.3f} ms" if once else "")
         if a.dependent:
             print(dependent_launches(events))
+        if a.estimate:
+            print("\n".join(estimate(name, events)))
         table(events)
         if a.warpgroups:
             print(f"  {'product, in tiles of our own':44}{'calls':>6}{'roof us':>9}{'counted':>9}{'tile, blocks':>15}")

@@ -38,6 +38,7 @@ def networks(monkeypatch):
         ("VAE decode 512", 106, 2514.5),
         ("VAE decode 1024", 127, 10470.4),
         ("training SD2.1 b16", 1740, 39545.3),
+        ("group_norm + SiLU [2, 320, 128, 128]", 1, 0.0),
         ("train step 256-512-10 batch 32", 15, 0.0),
     ],
 )
@@ -58,6 +59,26 @@ def test_launches_stay_below_what_they_were(row, most_nodes, gflop, networks):
         counted = re.search(r"^  scaled_product .* ([\d.]+) +[\d.]+ +[\d.]+ +[\d.]+$", ran.stdout, re.MULTILINE)
         flop = 2 * networks.FLOAT8_FLOP["sdxl" if "SDXL" in row else "sd21"]
         assert 1e9 * float(counted[1]) == pytest.approx(flop, rel=1e-4)
+
+
+# What a model expects is worth something as long as it says of networks what was measured of them. Set on SDXL's.
+@pytest.mark.parametrize(
+    ("row", "within"),
+    [("UNet SDXL b2 128x128", 0.02), ("UNet SD2.1 b2 64x64", 0.05), ("VAE decode 1024", 0.1), ("training SD2.1", 0.1)],
+)
+def test_the_model_says_what_was_measured(row, within):
+    if "cuda_emulator" not in LIBRARY:
+        pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
+    ran = subprocess.run(
+        [sys.executable, SCRIPT, "--row", row, "--estimate"],
+        env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1", "SF_CUDA_WGMMA": "off", "SF_CUDA_PDL": "off"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = re.search(r"no measurement: ([\d.]+) ms; measured with [a-z ]+: ([\d.]+) ms", ran.stdout)
+    estimated, measured = map(float, found.groups())
+    assert estimated == pytest.approx(measured, rel=within), ran.stdout
 
 
 # Of the kernels that our own products are among: those that may start early, and what stands behind such.
