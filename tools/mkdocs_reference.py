@@ -46,16 +46,25 @@ def signature_of(name, value):
     return name + re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
+def escaped(text):
+    return text.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+
+
 def prose(text):
-    """A docstring as Markdown: programs of `>>>` stand in blocks under the word Example, an indented list of arguments
-    stays one."""
-    out, block = [], False
+    """A docstring as Markdown: programs of `>>>` stand in blocks under the word Example, the lines under Args become a
+    list."""
+    out, block, listed = [], False, False
     for line in inspect.cleandoc(text or "").split("\n"):
         code = bool(CODE.match(line)) or (block and line.strip() != "")
+        listed = line == "Args:" or (listed and line != "")
+        if listed:
+            name, _, said = line.strip().partition(":")
+            out += ["**Arguments**", ""] if line == "Args:" else [f"- `{name}`: {escaped(said.strip())}"]
+            continue
         if code != block:
             out += ["```"] if block else ["", "**Example**", "", "```pycon"]
             block = code
-        out.append(line if code else line.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_"))
+        out.append(line if code else escaped(line))
     return "\n".join(out + ["```"] * block)
 
 

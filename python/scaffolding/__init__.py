@@ -27,7 +27,7 @@ from ._random import default_generator, get_rng_state, initial_seed, manual_seed
 from .amp import autocast
 from .serialization import load, save
 from . import _missing, amp, autograd, backends, cuda, nn, optim, utils
-from ._examples import add_to as _add_example
+from ._documents import add_to as _add_document
 from ._later import later
 
 __version__ = "0.1.0"
@@ -40,7 +40,7 @@ newaxis = None
 strided = "strided"
 
 for _cls in (_core.Tensor, _core.Generator, _core.Size, _core.device, autograd.GradientMap):
-    _add_example(_cls, "classes")
+    _add_document(_cls, "classes")
 
 # Imported when they are asked for: half of what `import scaffolding` took.
 _LATER = dict.fromkeys(

@@ -189,7 +189,7 @@ def test_a_wrong_number_is_told():
 def test_exceptions_and_entries_are_names():
     known = {name for place in PLACES for name in dir(importlib.import_module(place))}
     assert not set(WITHOUT) - known
-    from scaffolding._examples import table
+    from scaffolding._documents import table
 
     assert not {name for name in table("ops") if not hasattr(sf._core, name)}
     assert not {name for name in table("nn") if not hasattr(nn, name)}
@@ -215,5 +215,5 @@ def test_documents_of_functions_layers_and_subclasses():
 
 
 def test_importing_reads_no_examples():
-    program = "import sys, scaffolding; assert not sys.modules['scaffolding._examples']._read"
+    program = "import sys, scaffolding; assert not sys.modules['scaffolding._documents']._read"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -108,7 +108,7 @@ std::string text_of(const OpFunction& f) {
 PyObject* get_doc(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
   return guarded([&] {
-    nb::object examples = nb::module_::import_("scaffolding._examples");
+    nb::object examples = nb::module_::import_("scaffolding._documents");
     return examples.attr("document")(text_of(*f), "ops", f->op->name).release().ptr();
   });
 }

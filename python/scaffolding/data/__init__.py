@@ -4,7 +4,7 @@ The DataLoader is scaffolding.utils.data.DataLoader.
 
 from .._missing import help_modules
 from .._core import _data
-from .._examples import add_to as _add_example
+from .._documents import add_to as _add_document
 from ..utils.data import DataLoader
 from .image import (
     can_write_animation,
@@ -22,8 +22,10 @@ from .cached_rows import CachedRows, RowWriter, cache_rows
 from .datasets import BucketBatchSampler, ImageFiles, ImageFolder, MovingIcons, VideoFolder, WebDataset
 from .video import VideoReader, VideoWriter, can_write_video, read_video, save_video
 
+for _class in (BucketBatchSampler, ImageFiles, ImageFolder, VideoFolder, WebDataset):
+    _add_document(_class, "classes")
 AspectBuckets = _data.AspectBuckets
-_add_example(AspectBuckets, "data")
+_add_document(AspectBuckets, "data")
 BrokenSample = _data.BrokenSample
 Transform = _data.Transform
 

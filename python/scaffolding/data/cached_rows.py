@@ -5,12 +5,12 @@ training.
 import os
 
 from .._core import _data
-from .._examples import add_to as _add_example
+from .._documents import add_to as _add_document
 from ..autograd.grad_mode import no_grad
 from ..utils.data.dataset import Dataset
 
 RowWriter = _data.RowWriter
-_add_example(RowWriter, "data")
+_add_document(RowWriter, "data")
 
 
 def cache_rows(folder, batches, encode=None, rows_per_file=256, about=""):

@@ -7,12 +7,12 @@ and [H, W, C] as torchvision's ToTensor does, and gives a tensor [C, H, W].
 """
 
 from .._core import Tensor, _data
-from .._examples import add_to as _add_example
+from .._documents import add_to as _add_document
 from .pillow import image_of, to_pil_image
 
 Transform = _data.Transform
 _apply = Transform.__call__
-_add_example(Transform, "data")
+_add_document(Transform, "data")
 
 
 def _call(self, image, seed=None):

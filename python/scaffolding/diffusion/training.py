@@ -3,11 +3,11 @@ scripts.
 """
 
 from .._core import Tensor, _diffusion
-from .._examples import add_to as _add_example
+from .._documents import add_to as _add_document
 from .schedulers.scheduler import core_of
 
 TrainingBatch = _diffusion.TrainingBatch
-_add_example(TrainingBatch, "classes")
+_add_document(TrainingBatch, "classes")
 
 
 def training_batch(scheduler, latents, noise=None, timesteps=None, generator=None, **options):

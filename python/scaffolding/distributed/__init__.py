@@ -5,7 +5,7 @@ the ranks, the same bits everywhere. Examples print what a group of one process 
 """
 
 from .. import _core
-from .._examples import add_to as _add_example
+from .._documents import add_to as _add_document
 from .._missing import help_modules
 from ._calls import (
     P2POp,
@@ -66,6 +66,6 @@ Store = _core._distributed.Store
 HashStore = _core._distributed.HashStore
 FileStore = _core._distributed.FileStore
 PrefixStore = _core._distributed.PrefixStore
-_add_example(HashStore, "classes")
+_add_document(HashStore, "classes")
 
 help_modules()  # this one is imported after the others

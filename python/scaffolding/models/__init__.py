@@ -6,7 +6,7 @@ Every module of this package is looked into for its classes; a new one needs no 
 import os
 from importlib import import_module
 
-from .._examples import add_to as _add_example
+from .._documents import add_to as _add_document
 from .._missing import help_modules
 from .adapters import get_peft_model_state_dict, peft_config_of, set_peft_model_state_dict
 from .autoencoder_kl import DiagonalGaussianDistribution
@@ -26,7 +26,9 @@ for _file in sorted(os.listdir(__path__[0])):
     if _file.endswith(".py") and not _file.startswith("_"):
         import_module(f"{__name__}.{_file.removesuffix('.py')}")
 globals().update(MODEL_CLASSES)
-_add_example(DiagonalGaussianDistribution, "classes")
+for _class in MODEL_CLASSES.values():
+    _add_document(_class, "models")
+_add_document(DiagonalGaussianDistribution, "classes")
 
 __all__ = [
     *sorted(MODEL_CLASSES),

@@ -1,7 +1,7 @@
 """Neural networks: modules, layers, parameters and the functional ops."""
 
 from .. import _core
-from .._examples import add_to as _add_example
+from .._documents import add_to as _add_document
 from .._later import later
 from . import functional, init
 from .parameter import Buffer, Parameter
@@ -16,7 +16,7 @@ from .parallel import DataParallel
 # Layers are C++ classes that their registry (SF_LAYER) makes into Python ones.
 globals().update({_name: getattr(_core, "_layer_" + _name) for _name in _core._layer_names})
 for _name in ("Module", *_core._layer_names):
-    _add_example(globals()[_name], "nn")
+    _add_document(globals()[_name], "nn")
 
 
 def _embedding_from_pretrained(

@@ -4,6 +4,7 @@ import math
 from collections import namedtuple
 
 from .. import _core
+from .._documents import add_to
 from . import init
 from .container import ModuleList, Sequential
 from .module import Module
@@ -105,3 +106,6 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
 
 AdaptiveLogSoftmaxWithLoss.__module__ = "scaffolding.nn"
+
+
+add_to(AdaptiveLogSoftmaxWithLoss, "nn")

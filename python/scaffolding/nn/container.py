@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from .. import _core
+from .._documents import add_to
 from .module import Module
 from .parameter import Parameter
 
@@ -451,3 +452,6 @@ for _cls in (Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict):
     _cls.__module__ = "scaffolding.nn"
 _core._register_module_type("Sequential", Sequential)
 _core._register_module_type("ModuleList", ModuleList)
+
+
+add_to(ParameterList, "nn")

@@ -1,7 +1,7 @@
 """Layers that take the size of their input from the first one that they see."""
 
 from .. import _core
-from .._examples import add_to as _add_example
+from .._documents import add_to as _add_document
 from ..autograd.grad_mode import no_grad
 from .parameter import Buffer, Parameter
 
@@ -260,7 +260,7 @@ def _lazy(base, name, unbatched, what):
         {"cls_to_become": plain, "_unbatched": unbatched, "__module__": "scaffolding.nn"},
     )
     made.__doc__ = f"{name} whose {base._size_name} is {what} its first input."
-    _add_example(made, "nn")
+    _add_document(made, "nn")
     return made
 
 
@@ -278,3 +278,5 @@ LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
 LazyLinear.__module__ = "scaffolding.nn"
 for _cls in (UninitializedParameter, UninitializedBuffer):
     _cls.__module__ = "scaffolding.nn.parameter"
+    _add_document(_cls, "nn")
+_add_document(LazyLinear, "nn")

@@ -3,6 +3,7 @@
 import dataclasses
 
 from .. import _core
+from .._documents import add_to
 from . import functional
 from .module import Module
 
@@ -146,3 +147,6 @@ class LinearCrossEntropyLoss(Module):
 
     def extra_repr(self):
         return f"in_features={self.in_features}, num_classes={self.num_classes}, out_features={self.out_features}"
+
+
+add_to(LinearCrossEntropyLoss, "nn")

@@ -2,6 +2,7 @@
 
 from .. import _core
 from .._core import Tensor
+from .._documents import add_to
 
 
 class Parameter(Tensor):
@@ -41,3 +42,7 @@ class Buffer(Tensor):
         buffer = _core._make_subclass(cls, data, data.requires_grad, False)
         buffer.persistent = persistent
         return buffer
+
+
+for _class in (Parameter, Buffer):
+    add_to(_class, "nn")

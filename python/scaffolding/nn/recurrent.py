@@ -7,6 +7,7 @@ import numbers
 import warnings
 
 from .. import _core
+from .._documents import add_to
 from . import init
 from .module import Module
 from .parameter import Parameter
@@ -435,3 +436,7 @@ class RNNCell(RNNCellBase):
 
 for _cls in (RNNBase, LSTM, GRU, RNN, RNNCellBase, LSTMCell, GRUCell, RNNCell):
     _cls.__module__ = "scaffolding.nn"
+
+
+for _class in (RNNBase, LSTM, GRU, RNN, RNNCellBase, LSTMCell, GRUCell, RNNCell):
+    add_to(_class, "nn")

@@ -1,6 +1,7 @@
 """SyncBatchNorm."""
 
 from .. import _core, distributed
+from .._documents import add_to
 from ..autograd import Function
 from ..autograd.grad_mode import no_grad
 from . import functional
@@ -130,3 +131,6 @@ class SyncBatchNorm(Module):
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"track_running_stats={self.track_running_stats}"
         )
+
+
+add_to(SyncBatchNorm, "nn")

@@ -4,6 +4,7 @@ import copy
 import math
 
 from .. import _core
+from .._documents import add_to
 from . import init
 from .container import ModuleList
 from .module import Module
@@ -252,3 +253,7 @@ class Transformer(Module):
 
 for _cls in (TransformerEncoder, TransformerDecoderLayer, TransformerDecoder, Transformer):
     _cls.__module__ = "scaffolding.nn"
+
+
+for _class in (TransformerEncoder, TransformerDecoderLayer, TransformerDecoder, Transformer):
+    add_to(_class, "nn")

@@ -1,6 +1,7 @@
 """The triplet loss with a distance of one's own."""
 
 from .. import _core
+from .._documents import add_to
 from . import functional
 from .module import Module
 
@@ -37,3 +38,6 @@ class TripletMarginWithDistanceLoss(Module):
 
 
 TripletMarginWithDistanceLoss.__module__ = "scaffolding.nn"
+
+
+add_to(TripletMarginWithDistanceLoss, "nn")

@@ -9,6 +9,7 @@ from copy import deepcopy
 
 from .. import _core
 from .._core import Tensor
+from .._documents import add_to
 from ..autograd.grad_mode import enable_grad
 from ..backends import cpu as _cpu
 
@@ -110,6 +111,8 @@ class Optimizer:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith(__package__ + "."):
+            add_to(cls, "optim")
         if "step" in cls.__dict__ and not getattr(cls.__dict__["step"], "hooked", False):
             cls.step = _with_hooks(cls.__dict__["step"])
 

@@ -4,6 +4,7 @@ import warnings
 
 from .. import _core
 from .._core import Tensor
+from .._documents import add_to
 from .optimizer import Optimizer
 
 
@@ -52,6 +53,11 @@ class LRScheduler:
     """
 
     _is_initial = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith(__package__ + "."):
+            add_to(cls, "optim")
 
     def __init__(self, optimizer, last_epoch=-1):
         _check_optimizer(optimizer)

@@ -9,6 +9,7 @@ import math
 from copy import deepcopy
 
 from .. import _core, nn
+from .._documents import add_to
 from ..autograd.grad_mode import no_grad
 from .scheduler_base import LRScheduler, _number, _per_group
 
@@ -205,3 +206,6 @@ class SWALR(LRScheduler):
             first = end if before == 1 else (lr - before * end) / (1 - before)
             rates.append(end * now + first * (1 - now))
         return rates
+
+
+add_to(AveragedModel, "optim")

@@ -5,6 +5,7 @@ from typing import Any
 
 from ... import _core
 from ..._core import Tensor, _pipelines
+from ..._documents import add_to
 from ...autograd.grad_mode import no_grad
 from .image_processor import picture_of
 from .outputs import LTX2PipelineOutput, VideoPipelineOutput
@@ -265,3 +266,6 @@ class LTX2LatentUpsamplePipeline:
         ratio = self.vae.temporal_compression_ratio
         pixels = pixels[:, :, : (pixels.shape[2] - 1) // ratio * ratio + 1]
         return self.vae.encode(pixels.to(self.vae.device, self.vae.dtype)).latent_dist.sample(generator)
+
+
+add_to(LTX2LatentUpsamplePipeline, "pipelines")

@@ -2,6 +2,7 @@
 signatures and docstrings out of the lists of components and options.
 """
 
+from ..._documents import add_to
 from .calls import ENTRIES
 from .pipeline import DiffusionPipeline
 
@@ -142,6 +143,7 @@ def registered(name, base=None, more=None):
         "__module__": __name__.rpartition(".")[0],
     }
     PIPELINE_CLASSES[name] = type(name, (base or DiffusionPipeline,), members)
+    add_to(PIPELINE_CLASSES[name], "pipelines")
     return PIPELINE_CLASSES[name]
 
 

@@ -1,6 +1,7 @@
 """DataParallel: a module on the devices of one process."""
 
 from ... import _core
+from ..._documents import add_to
 from ..module import Module
 
 
@@ -44,3 +45,6 @@ def _moved(value, device):
     if isinstance(value, (list, tuple)):
         return type(value)(_moved(v, device) for v in value)
     return value
+
+
+add_to(DataParallel, "nn")
