@@ -69,6 +69,12 @@ def test_what_makes_no_sense_is_refused(program, words, message):
     assert done.returncode != 0 and message in done.stderr
 
 
+@pytest.fixture(scope="module")
+def full(program, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("full")
+    return pixels(folder / draw(program, folder, "-o", "full.png"))
+
+
 def draw(program, folder, *words):
     done = program("txt2img", "red apple, noto", "--steps", "4", "--seed", "7", "--json", *words, cwd=folder)
     return json.loads(done.stdout)["path"]
@@ -79,8 +85,7 @@ def pixels(path):
 
 
 @pytest.mark.parametrize("word, near", [("q8_0", 3), ("int8", 4), ("int8-dynamic", 6), ("q4_K", 16)])
-def test_a_model_is_read_in_few_bits_and_the_picture_says_so(program, tmp_path, word, near):
-    full = pixels(tmp_path / draw(program, tmp_path, "-o", "full.png"))
+def test_a_model_is_read_in_few_bits_and_the_picture_says_so(program, full, tmp_path, word, near):
     few = draw(program, tmp_path, "-o", "few.png", "--quantize", word)
     difference = np.abs(pixels(tmp_path / few) - full).mean()
     assert 0 < difference < near

@@ -96,12 +96,12 @@ def test_what_a_file_says_of_calls_is_not_believed(busy, program, tmp_path):
 
 
 def test_jobs_join_and_leave_while_others_go_on(busy):
-    long = busy.post("/api/v1/jobs", {**APPLE, "num_inference_steps": 200})[1]["id"]
+    long = busy.post("/api/v1/jobs", {**APPLE, "num_inference_steps": 80})[1]["id"]
     busy.wait(long, ["running"])
     while busy.get(f"/api/v1/jobs/{long}")[1]["step"] < 4:
         time.sleep(0.005)
     short = busy.post("/api/v1/jobs", APPLE)[1]["id"]
-    running = busy.post("/api/v1/jobs", {**APPLE, "num_inference_steps": 300})[1]["id"]
+    running = busy.post("/api/v1/jobs", {**APPLE, "num_inference_steps": 150})[1]["id"]
     # Where two at a time are not quicker, the short one waits for its turn; where they are, it is done before the long.
     busy.wait(short)
     assert busy.request("DELETE", f"/api/v1/jobs/{running}")[0] == 200
