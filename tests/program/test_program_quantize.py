@@ -12,10 +12,16 @@ from served import serving, skip_without_server
 MODEL = str(folders.ROOT / "models" / "emoji-128")
 
 
-def test_the_report_says_what_layers_lose(program, tmp_path):
-    report = tmp_path / "report.json"
-    table = program("quantize", MODEL, "--type", "q4_K", "--steps", "2", "--report", str(report)).stdout
-    out = json.loads(report.read_text())
+@pytest.fixture(scope="module")
+def report(program, tmp_path_factory):
+    """What people see, and the file."""
+    path = tmp_path_factory.mktemp("report") / "report.json"
+    table = program("quantize", MODEL, "--type", "q4_K", "--steps", "2", "--report", str(path)).stdout
+    return table, json.loads(path.read_text())
+
+
+def test_the_report_says_what_layers_lose(report):
+    table, out = report
     assert out["denoiser"] == "UNet2DConditionModel" and out["bytes"] < 0.5 * out["dense_bytes"]
     names = [layer["name"] for layer in out["layers"]]
     assert len(names) == len(set(names)) > 50 and all(name in table for name in names)
@@ -39,11 +45,10 @@ def test_eight_bits_lose_less_and_rules_keep_layers(program):
     assert out["prediction_errors"][0] < 0.03 and out["picture"]["psnr"] > 30
 
 
-def test_a_budget_is_kept_by_the_rules_that_are_proposed(program):
-    dense = json.loads(program("quantize", MODEL, "--type", "q8_0", "--steps", "1", "--json").stdout)["dense_bytes"]
+def test_a_budget_is_kept_by_the_rules_that_are_proposed(program, report):
     errors = []
     for share in (0.5, 0.36):
-        budget = int(share * dense)
+        budget = int(share * report[1]["dense_bytes"])
         out = json.loads(program("quantize", MODEL, "--budget", str(budget), "--steps", "1", "--json").stdout)
         assert 0.9 * budget < out["bytes"] <= budget
         got = {layer["name"]: layer["type"] for layer in out["layers"]}
