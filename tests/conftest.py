@@ -12,7 +12,7 @@ def pytest_addoption(parser):
     parser.addoption("--build-dir", default="build", help="the CMake build folder under test")
 
 
-LONG_FILES = (  # a quarter of a minute or more each, the longest first
+LONG_FILES = (  # the longest first
     "test_program_page.py",
     "test_documents.py",
     "test_memory_plans.py",
@@ -30,10 +30,6 @@ LONG_FILES = (  # a quarter of a minute or more each, the longest first
     "test_notebooks.py",
     "test_program_train_composed.py",
     "test_calls.py",
-    "test_shipped_video_model.py",
-    "test_program_train_lora.py",
-    "test_lora.py",
-    "test_single_file.py",
 )
 
 
