@@ -45,14 +45,15 @@ def pytest_runtest_protocol(item):
     other there cost half as much again. Tests of one process, of the library and of the build have all of them."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     where = item.path.relative_to(pathlib.Path(__file__).parent).parts[0]
-    if workers == 1 or where in ("python", "conformance", "test_build.py") or "SF_NUM_THREADS" in os.environ:
+    library = sys.modules.get("scaffolding")
+    if workers == 1 or not library or where in ("python", "conformance", "test_build.py"):
         yield
         return
-    if library := sys.modules.get("scaffolding"):
-        library.get_num_threads()  # is settled here, for the tests that follow in this process
-    os.environ["SF_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // workers))
-    yield
-    os.environ.pop("SF_NUM_THREADS", None)
+    cores = library.get_num_threads()  # settled here, for the tests that follow in this process
+    with pytest.MonkeyPatch.context() as patch:
+        if "SF_NUM_THREADS" not in os.environ:
+            patch.setenv("SF_NUM_THREADS", str(max(1, cores // workers)))
+        yield
 
 
 @pytest.fixture(scope="session")
