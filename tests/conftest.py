@@ -1,7 +1,9 @@
 import fcntl
 import json
+import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -10,17 +12,48 @@ def pytest_addoption(parser):
     parser.addoption("--build-dir", default="build", help="the CMake build folder under test")
 
 
-LONG_FILES = (
+LONG_FILES = (  # the longest first
+    "test_program_page.py",
     "test_documents.py",
+    "test_memory_plans.py",
     "test_build.py",
+    "test_every_model.py",
+    "test_every_pipeline.py",
     "test_program_server_shared.py",
     "test_site.py",
-)  # a minute or more each
+    "test_program_server_robust.py",
+    "test_distributed_checkpoint.py",
+    "test_program_train_video.py",
+    "test_program_server_batches.py",
+    "test_program_quantize.py",
+    "test_packages.py",
+    "test_notebooks.py",
+    "test_program_train_composed.py",
+    "test_calls.py",
+)
 
 
 def pytest_collection_modifyitems(items):
     """Long files come first: of several processes one would else be left with the last of them."""
-    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+    places = {name: place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Programs that tests start beside those of other processes have a share of the cores: threads that wait for each
+    other there cost half as much again. Tests of one process, of the library and of the build have all of them."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    where = item.path.relative_to(pathlib.Path(__file__).parent).parts[0]
+    library = sys.modules.get("scaffolding")
+    if workers == 1 or not library or where in ("python", "conformance", "test_build.py"):
+        yield
+        return
+    cores = library.get_num_threads()  # settled here, for the tests that follow in this process
+    with pytest.MonkeyPatch.context() as patch:
+        if "SF_NUM_THREADS" not in os.environ:
+            patch.setenv("SF_NUM_THREADS", str(max(1, cores // workers)))
+        yield
 
 
 @pytest.fixture(scope="session")

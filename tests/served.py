@@ -72,7 +72,8 @@ class Server:
 
 @contextlib.contextmanager
 def serving(build_dir, data, *options, **more):
-    server = Server(build_dir, data, *options, **more)
+    """At its end nothing is waited for: what still runs then is nobody's."""
+    server = Server(build_dir, data, "--drain", 0, *options, **more)
     try:
         yield server
     finally:

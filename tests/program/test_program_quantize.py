@@ -12,10 +12,16 @@ from served import serving, skip_without_server
 MODEL = str(folders.ROOT / "models" / "emoji-128")
 
 
-def test_the_report_says_what_layers_lose(program, tmp_path):
-    report = tmp_path / "report.json"
-    table = program("quantize", MODEL, "--type", "q4_K", "--steps", "2", "--report", str(report)).stdout
-    out = json.loads(report.read_text())
+@pytest.fixture(scope="module")
+def report(program, tmp_path_factory):
+    """What people see, and the file."""
+    path = tmp_path_factory.mktemp("report") / "report.json"
+    table = program("quantize", MODEL, "--type", "q4_K", "--steps", "2", "--report", str(path)).stdout
+    return table, json.loads(path.read_text())
+
+
+def test_the_report_says_what_layers_lose(report):
+    table, out = report
     assert out["denoiser"] == "UNet2DConditionModel" and out["bytes"] < 0.5 * out["dense_bytes"]
     names = [layer["name"] for layer in out["layers"]]
     assert len(names) == len(set(names)) > 50 and all(name in table for name in names)
@@ -39,11 +45,10 @@ def test_eight_bits_lose_less_and_rules_keep_layers(program):
     assert out["prediction_errors"][0] < 0.03 and out["picture"]["psnr"] > 30
 
 
-def test_a_budget_is_kept_by_the_rules_that_are_proposed(program):
-    dense = json.loads(program("quantize", MODEL, "--type", "q8_0", "--steps", "1", "--json").stdout)["dense_bytes"]
+def test_a_budget_is_kept_by_the_rules_that_are_proposed(program, report):
     errors = []
     for share in (0.5, 0.36):
-        budget = int(share * dense)
+        budget = int(share * report[1]["dense_bytes"])
         out = json.loads(program("quantize", MODEL, "--budget", str(budget), "--steps", "1", "--json").stdout)
         assert 0.9 * budget < out["bytes"] <= budget
         got = {layer["name"]: layer["type"] for layer in out["layers"]}
@@ -69,6 +74,12 @@ def test_what_makes_no_sense_is_refused(program, words, message):
     assert done.returncode != 0 and message in done.stderr
 
 
+@pytest.fixture(scope="module")
+def full(program, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("full")
+    return pixels(folder / draw(program, folder, "-o", "full.png"))
+
+
 def draw(program, folder, *words):
     done = program("txt2img", "red apple, noto", "--steps", "4", "--seed", "7", "--json", *words, cwd=folder)
     return json.loads(done.stdout)["path"]
@@ -79,8 +90,7 @@ def pixels(path):
 
 
 @pytest.mark.parametrize("word, near", [("q8_0", 3), ("int8", 4), ("int8-dynamic", 6), ("q4_K", 16)])
-def test_a_model_is_read_in_few_bits_and_the_picture_says_so(program, tmp_path, word, near):
-    full = pixels(tmp_path / draw(program, tmp_path, "-o", "full.png"))
+def test_a_model_is_read_in_few_bits_and_the_picture_says_so(program, full, tmp_path, word, near):
     few = draw(program, tmp_path, "-o", "few.png", "--quantize", word)
     difference = np.abs(pixels(tmp_path / few) - full).mean()
     assert 0 < difference < near

@@ -199,7 +199,7 @@ def test_a_database_that_is_slow_is_waited_for_and_not_for_ever(two, database):
             "-q",
             database.address,
             "-c",
-            "BEGIN; LOCK TABLE scaffolding.jobs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(10); COMMIT",
+            "BEGIN; LOCK TABLE scaffolding.jobs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(7); COMMIT",
         ],
         stdout=subprocess.DEVNULL,
     )

@@ -187,7 +187,7 @@ def test_a_call_that_differs_is_told_to_all():
         assert "rank 0 makes all_reduce of 2 float32 by ReduceOp.SUM, rank 1 makes all_reduce of 3 float32" in out, out
 
 
-def test_a_process_that_dies_or_hangs_is_named():
+def test_a_process_that_dies_or_hangs_is_named(tmp_path):
     outputs = together(
         """
         import signal, time
@@ -214,7 +214,9 @@ def test_a_process_that_dies_or_hangs_is_named():
         if dist.get_rank() == 1:
             dist.barrier()
             print("hangs", flush=True)
-            time.sleep(12)
+            begun = time.time()
+            while time.time() < begun + 12 and len(os.listdir(os.environ["TOLD"])) < 2:
+                time.sleep(0.05)
             os._exit(0)
         dist.barrier()
         try:
@@ -222,8 +224,10 @@ def test_a_process_that_dies_or_hangs_is_named():
         except RuntimeError as e:
             assert "rank 1 did not come before the timeout" in str(e) and "all_reduce" in str(e), e
             print("told")
+            open(os.path.join(os.environ["TOLD"], os.environ["RANK"]), "w").close()
         """,
         size=3,
+        TOLD=str(tmp_path),
     )
     assert outputs == ["told", "hangs", "told"]
 

@@ -209,7 +209,13 @@ def large(tmp_path_factory):
         up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"], cross_attention_dim=768, attention_head_dim=8,
         layers_per_block=2, transformer_layers_per_block=4,
     )  # fmt: skip
-    UNet2DConditionModel(**config).to(sf.bfloat16).save_pretrained(place)
+    with sf.device("meta"):  # drawing its values would take seconds
+        model = UNet2DConditionModel(**config).to(sf.bfloat16)
+    model = model.to_empty(device="cpu")
+    with sf.no_grad():
+        for i, weight in enumerate(model.parameters()):
+            weight.fill_(0.01 + 0.001 * (i % 7))
+    model.save_pretrained(place)
     return place
 
 
