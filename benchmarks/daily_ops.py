@@ -144,6 +144,8 @@ def elementwise(t, F, d):
         "add a column": lambda: m + m[:, :1],
         "add of channels": lambda: x + x[:1, :, :1, :1],
         "mul of pixels": lambda: x * x[:, :1],
+        "mul of colours": lambda: d.picture * d.picture[0, 0],
+        "picture over alpha": lambda: d.picture * d.picture[..., :1],
         "mul": lambda: m * m,
         "div": lambda: m / m,
         "atan2": lambda: t.atan2(m, m),
@@ -209,6 +211,7 @@ class Data:
         self.images, self.matrix, self.tokens = normal(8, 320, 32, 32), normal(1024, 1024), normal(8, 1024, 320)
         self.last = normal(8, 320, 32, 32).contiguous(memory_format=t.channels_last)
         self.numbers, self.cubes, self.heads = normal(1000000), normal(64, 64, 64), normal(8, 1024, 8, 40)
+        self.picture = normal(512, 512, 3)
         self.positive, self.mask = self.matrix.abs() + 0.01, self.matrix > 0
         self.rows, self.places = t.randint(0, 1024, (4096,)), t.randint(0, 1024, (1024, 1024))
         self.whole, self.points = t.randint(0, 1000, (1000000,)), t.randn(500, 64)

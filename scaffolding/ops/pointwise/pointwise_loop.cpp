@@ -158,6 +158,54 @@ static bool run_across(const Kernel& kernel, const PointwiseRow& row, const cpu:
   return true;
 }
 
+// `rows` rows of n elements, of which each operand has its own strides, one behind the other.
+template <class U>
+static void gather_rows(void* to, const char* from, int64_t row, int64_t stride, int64_t rows, int64_t n) {
+  auto* d = static_cast<U*>(to);
+  for (int64_t r = 0; r < rows; ++r, from += row)
+    for (int64_t i = 0; i < n; ++i) *d++ = *reinterpret_cast<const U*>(from + i * stride);
+}
+template <class U>
+static void scatter_rows(char* to, int64_t row, int64_t stride, const void* from, int64_t rows, int64_t n) {
+  auto* s = static_cast<const U*>(from);
+  for (int64_t r = 0; r < rows; ++r, to += row)
+    for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(to + i * stride) = *s++;
+}
+template <class F> static void by_size(int64_t item, const F& f) {
+  item == 4 ? f(uint32_t()) : item == 2 ? f(uint16_t()) : item == 8 ? f(uint64_t()) : f(uint8_t());
+}
+
+// Rows of a few elements, such as the colours of a picture beside one number for each colour: as many as fit the stage
+// are one call of the kernel, since a call for each takes longer than its elements do. False where rows are longer.
+template <class Kernel>
+static bool run_short(const Kernel& kernel, const PointwiseRow& row, const cpu::StridedLoop& loop, const int* which,
+                      int64_t item, int64_t out_item) {
+  constexpr int64_t kShort = 48;
+  const int64_t n = loop.sizes[0];
+  if (n > kShort || loop.ndim < 2 || loop.sizes[1] < 4) return false;
+  const int64_t band = kStageBytes / (std::max(item, out_item) * n);
+  loop.run_across(1, band, std::max<int64_t>(1, kGrain / (band * n)), [&](char* const* p, int64_t rows) {
+    alignas(64) char stage[cpu::kMaxOperands][kStageBytes];
+    PointwiseRow r = row;
+    r.n = rows * n;
+    auto whole = [&](int k, int64_t size) { return loop.strides[k][0] == size && loop.strides[k][1] == size * n; };
+    for (int k = 1; k < loop.operands; ++k) {
+      if (!whole(k, item))
+        by_size(item, [&](auto as) {
+          gather_rows<decltype(as)>(stage[k], p[k], loop.strides[k][1], loop.strides[k][0], rows, n);
+        });
+      r.in[which[k]] = whole(k, item) ? p[k] : stage[k];
+    }
+    r.out = whole(0, out_item) ? p[0] : stage[0];
+    kernel(r);
+    if (!whole(0, out_item))
+      by_size(out_item, [&](auto as) {
+        scatter_rows<decltype(as)>(p[0], loop.strides[0][1], loop.strides[0][0], stage[0], rows, n);
+      });
+  });
+  return true;
+}
+
 // Row by row; what is not dense along them is staged. number: the operand that the kernel takes as one number, or 0.
 template <class Kernel>
 static void run_along(const Kernel& kernel, const PointwiseRow& row, const cpu::StridedLoop& loop, const int* which,
@@ -239,6 +287,7 @@ void run(const char* op, const PointwiseTable& table, const TensorView& out, std
                                           : cpu::StridedLoop{views[0], views[1], views[2], views[3]};
   size_t item = size_of(dtype), out_item = size_of(out.dtype);
   if (run_across(kernel, row, loop, which, int64_t(item), int64_t(out_item))) return;
+  if (run_short(kernel, row, loop, which, int64_t(item), int64_t(out_item))) return;
   // The operand that is one number along rows, where the kernel takes it as such.
   int number = 0, numbers = 0;
   for (int k = 1; k < operands; ++k)

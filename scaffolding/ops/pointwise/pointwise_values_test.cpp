@@ -207,6 +207,29 @@ TEST(pointwise, in_place_ops_write_the_tensor_and_keep_its_dtype) {
   EXPECT_EQ(row.to_vector(), (Doubles{0, 0, 0, 1, 1, 1}));
 }
 
+// Rows of a few elements go to kernels by the hundred: what is one number, one row or has gaps is staged before.
+TEST(pointwise, rows_of_a_few_elements_give_the_same) {
+  for (DType t : {kUInt8, kBFloat16, kFloat32, kFloat64})
+    for (int64_t n : {1, 3, 4, 33, 48, 49}) {
+      const std::string what = std::string(name(t)) + ", rows of " + std::to_string(n);
+      auto numbers = [&](Shape shape, int step) {
+        return to_dtype(remainder(arange(0, double(numel(shape)), 1, kInt64) * step, wrapped(13.0)), t).view(shape);
+      };
+      const Tensor wide = numbers({2, 5003, n + 1}, 7), x = wide.contiguous().slice(2, 0, n), row = numbers({n}, 5),
+                   column = wide.slice(2, n, n + 1), dense = x.clone();
+      auto all = [&](const Tensor& small) { return small.expand(x.shape()).clone(); };
+      EXPECT_EQ((dense * row).to_vector(), (dense * all(row)).to_vector()) << what;
+      EXPECT_EQ((row - x).to_vector(), (all(row) - dense).to_vector()) << what;
+      EXPECT_EQ((x * column).to_vector(), (dense * all(column)).to_vector()) << what;
+      EXPECT_EQ(lt(x, row).to_vector(), lt(dense, all(row)).to_vector()) << what;
+      EXPECT_EQ(where(lt(x, row), x, row).to_vector(), where(lt(dense, all(row)), dense, all(row)).to_vector()) << what;
+      Tensor kept = wide.clone(), changed = kept.slice(2, 0, n);
+      changed.add_(row);
+      EXPECT_EQ(changed.to_vector(), (dense + all(row)).to_vector()) << what;
+      EXPECT_EQ(kept.slice(2, n, n + 1).to_vector(), column.to_vector()) << what;
+    }
+}
+
 // Operands that lie in different orders: pieces of one are turned before the kernels read them.
 TEST(pointwise, operands_of_any_layout_give_the_same) {
   for (DType t : {kUInt8, kBFloat16, kFloat32, kFloat64})
