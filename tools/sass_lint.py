@@ -4,8 +4,8 @@
     python tools/sass_lint.py build/CMakeFiles/scaffolding_cuda.dir [--table] [--filter TEXT]
 
 Failures, each with its kernel: loads and stores by generic addresses, which the GPU has to look up; double precision
-where no argument is double, at 1/2 to 1/64 of the rate; spills; float8 made without the GPU's conversions; of kernels
-that take a PreviousGrid (backend/cuda/previous_grid.cuh) memory that is touched before they wait for it. What is so on
+where no argument is double, at 1/2 to 1/64 of the rate; spills; float8 made without the GPU's conversions (where a
+kernel's template arguments name a float8: of a dtype that is known at run time nothing is said); of kernels that take a PreviousGrid (backend/cuda/previous_grid.cuh) memory that is touched before they wait for it. What is so on
 purpose stands in KNOWN with its reason, and is a failure there as soon as it is not so any more.
 
 Needs cuobjdump and nvdisasm: on the PATH, in CUDA's toolkit, or of PyPI (nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm).
@@ -107,11 +107,9 @@ def read(path):
     dump = tool("cuobjdump")
     environment = {**os.environ, "PATH": os.pathsep.join([os.path.dirname(tool("nvdisasm")), os.environ["PATH"]])}
 
-    def said(option):
-        done = subprocess.run([dump, option, str(path)], capture_output=True, text=True, env=environment)
-        return done.stdout if done.returncode == 0 else ""  # an object without device code
-
-    return kernels_of(said("-sass"), said("-res-usage"), str(path))
+    done = subprocess.run([dump, "-sass", "-res-usage", str(path)], capture_output=True, text=True, env=environment)
+    said = done.stdout if done.returncode == 0 else ""  # an object without device code
+    return kernels_of(said, said, str(path))
 
 
 def demangle(kernels):
@@ -120,6 +118,7 @@ def demangle(kernels):
     ).stdout.split("\n")
     for kernel, name in zip(kernels, names):
         name = re.sub(r"\(anonymous namespace\)::|sf::cuda::|sf::|^void ", "", name)
+        name = re.sub(r"\([\w ]+\)(?=-?\d)", "", name)  # the type of a number among a template's arguments
         kernel.name = re.sub(r"\(.*", "", name)
 
 
