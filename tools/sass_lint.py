@@ -4,9 +4,10 @@
     python tools/sass_lint.py build/CMakeFiles/scaffolding_cuda.dir [--table] [--filter TEXT]
 
 Failures, each with its kernel: loads and stores by generic addresses, which the GPU has to look up; double precision
-where no argument is double, at 1/2 to 1/64 of the rate; spills; float8 made without the GPU's conversions (where a
-kernel's template arguments name a float8: of a dtype that is known at run time nothing is said); of kernels that take a PreviousGrid (backend/cuda/previous_grid.cuh) memory that is touched before they wait for it. What is so on
-purpose stands in KNOWN with its reason, and is a failure there as soon as it is not so any more.
+where no argument is double, at 1/2 to 1/64 of the rate; spills; float8 made without the GPU's conversions, where a
+kernel's template arguments name a float8 (of dtypes that it learns at run time nothing is said); of kernels that take a
+PreviousGrid (backend/cuda/previous_grid.cuh) memory that is touched before they wait for it. What is so on purpose
+stands in KNOWN with its reason, and is a failure there as soon as it is not so any more.
 
 Needs cuobjdump and nvdisasm: on the PATH, in CUDA's toolkit, or of PyPI (nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm).
 """
@@ -32,12 +33,33 @@ KNOWN = [
     (NO_CONVERSION, "matmul/wgmma_product", "", "wgmma multiplies the codes as they are"),
     (SPILL, "quantize/fp8", "measured_rows<double", "nobody quantises doubles often"),
     (GENERIC, "group_norm/", "kept_g", "the shared memory of another block, which has no other instruction"),
+    (GENERIC, "group_norm/group_norm.cu", "held_groups<", "as of kept_groups"),
+    (GENERIC, "backend/cuda/cub", "DeviceScanKernel<", "CUB's"),
     (SPILL, "group_norm/group_norm.cu", "kept_groups<double", "nobody normalises doubles often"),
     (SPILL, "group_norm/group_norm.cu", "whole_groups<float, 1, true, 1024", "two registers, where no vector fits"),
     (SPILL, "layer_norm/layer_norm", "row_norm_gradients<Half", "one register"),
     (SPILL, "rms_norm/rms_norm", "row_norm_gradients<Half", "one register"),
+    (SPILL, "group_norm/group_norm_backward", "whole_groups<float, 1>", "a few registers, where no vector fits"),
+    (SPILL, "attention/attention.cu", ", 4, 4>", "one register, of kernels for what tensor cores are not for"),
+    (SPILL, "attention_mma_backward", "key_gradients_mma<", "heads of 160 alone, whose sums fill the registers"),
+    (SPILL, "reduce/arg_reduce", "arg_reduce_rows<long>", "nobody asks for the places of many int64"),
+    (SPILL, "spatial/spatial", "remap_gradients<", "one register"),
     (DOUBLE, "layer_norm/layer_norm", "row_norm_total_sums", "a few hundred numbers of each column"),
     (DOUBLE, "rms_norm/rms_norm", "row_norm_total_sums", "a few hundred numbers of each column"),
+    (DOUBLE, "batch_norm/batch_norm", "channel_statistics", "a few operations of each channel"),
+    (DOUBLE, "reduce/reduce.cu", "reduce_runs<", "once for the sum of a few vectors, and of each result"),
+    (DOUBLE, "reduce/reduce.cu", "reduce_columns<", "once for the sum of 16 rows, and of each result"),
+    (DOUBLE, "reduce/reduce.cu", "join_pieces<", "a few numbers of each result"),
+    (DOUBLE, "reduce/reduce.cu", "reduce_strided<", "memory with gaps and rare reductions; of integers each result"),
+    (DOUBLE, "nn/clip_grad", "sum", "squares of float32, which leave its range"),
+    (DOUBLE, "nn/clip_grad", "scale_elements", "doubles among them, the dtype is known at run time"),
+    (DOUBLE, "adam", "", "the numbers of the step, once a thread"),
+    (DOUBLE, "optim/multi_tensor", "Sgd<float>", "the numbers of the step, once a thread"),
+    (DOUBLE, "optim/multi_tensor", "make_numbers", "one thread"),
+    (DOUBLE, "index/nonzero", "", "doubles among others, the dtype is known at run time"),
+    (DOUBLE, "factory/range", "range", "numbers as the CPU makes them, to the last bit"),
+    (DOUBLE, "pointwise/pointwise_binary", "floor_divide_fn", "quotients from 2^24 on alone"),
+    *((DOUBLE, "pointwise/pointwise_unary", f, "CUDA's own, of large angles") for f in ("sin_fn", "cos_fn", "tan_fn")),
 ]
 
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_.]+)")

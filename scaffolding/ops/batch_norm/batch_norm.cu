@@ -304,8 +304,7 @@ void backward(const BatchNormBackward& g) {
           Scratch sums(g.x.device, size_t(2 * s.c) * p.pieces * sizeof(A));
           if (s.last)
             launch("batch_norm_backward", g.x.device, blocks * p.pieces, pixel_sums<T, V>, e, s, p, sums.as<A>());
-          else
-            launch("batch_norm_backward", g.x.device, blocks * p.pieces, plane_sums<T, V>, e, s, p, sums.as<A>());
+          else launch("batch_norm_backward", g.x.device, blocks * p.pieces, plane_sums<T, V>, e, s, p, sums.as<A>());
           k.sums = sums.as<const A>(), k.pieces = p.pieces;
           launch("batch_norm_backward", g.x.device, unsigned((s.c + kThreads / kWarp - 1) / (kThreads / kWarp)),
                  gradient_factors<T>, k);

@@ -194,8 +194,8 @@ __global__ void __launch_bounds__(kThreads)
 // A block per group: the sums of its channels over all pieces, its means, and what dx needs of each channel.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    group_means(Channels<T> c, int64_t pieces, const ChannelSums<real_t<T>>* of_piece, ChannelSums<real_t<T>>* of_channel,
-                TermArrays<real_t<T>> k, PreviousGrid previous) {
+    group_means(Channels<T> c, int64_t pieces, const ChannelSums<real_t<T>>* of_piece,
+                ChannelSums<real_t<T>>* of_channel, TermArrays<real_t<T>> k, PreviousGrid previous) {
   using A = real_t<T>;
   __shared__ A of_thread[2][kThreads];
   const int64_t n = blockIdx.x / c.groups;
@@ -289,8 +289,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class A>
 __global__ void __launch_bounds__(kThreads)
-    parameter_gradients(int64_t batch, int64_t channels, const ChannelSums<A>* sums, Numbers dweight,
-                        Numbers dbias, PreviousGrid previous) {
+    parameter_gradients(int64_t batch, int64_t channels, const ChannelSums<A>* sums, Numbers dweight, Numbers dbias,
+                        PreviousGrid previous) {
   int64_t channel = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   previous.wait();
   if (channel >= channels) return;
@@ -361,8 +361,8 @@ void backward(const GroupNormBackward& b) {
     }
     if ((b.dweight.defined() || b.dbias.defined()) && c.channels > 0)
       launch("group_norm_backward", device, blocks_for(c.channels, 1), parameter_gradients<real_t<T>>,
-             count > 0 ? c.batch : int64_t(0), int64_t(c.channels), static_cast<const ChannelSums<real_t<T>>*>(of_channel),
-             Numbers(b.dweight), Numbers(b.dbias));
+             count > 0 ? c.batch : int64_t(0), int64_t(c.channels),
+             static_cast<const ChannelSums<real_t<T>>*>(of_channel), Numbers(b.dweight), Numbers(b.dbias));
   });
 }
 

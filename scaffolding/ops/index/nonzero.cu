@@ -2,9 +2,9 @@
 // then the positions, in order.
 #include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/cub.h"
+#include "scaffolding/backend/cuda/element.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
-#include "scaffolding/core/shape.h"
 #include "scaffolding/ops/index/kernel.h"
 
 namespace sf::cuda {
@@ -21,15 +21,8 @@ struct Searched {
   int64_t* places;  // [pieces + 1]: counts of the pieces, then how many come before each, and all
   int64_t* positions;
 
-  // By the bits, but for a zero's sign.
   __device__ bool holds(int64_t i) const {
-    if (i >= n) return false;
-    switch (size_of(dtype)) {
-      case 1: return static_cast<const uint8_t*>(in)[i] != 0;
-      case 2: return uint16_t(static_cast<const uint16_t*>(in)[i] << is_floating(dtype)) != 0;
-      case 4: return static_cast<const uint32_t*>(in)[i] << is_floating(dtype) != 0;
-      default: return static_cast<const uint64_t*>(in)[i] << is_floating(dtype) != 0;
-    }
+    return i < n && (is_floating(dtype) ? element<double>(in, dtype, i) != 0 : element<int64_t>(in, dtype, i) != 0);
   }
 };
 

@@ -86,7 +86,8 @@ template <Reduction what>
 constexpr bool kChosen = what == Reduction::Max || what == Reduction::Min || what == Reduction::AbsMax ||
                          what == Reduction::AbsMin || what == Reduction::Any || what == Reduction::All;
 template <Reduction what, class T>
-using accumulator_t = std::conditional_t<kWhole<what, T>, int64_t, std::conditional_t<kChosen<what>, real_t<T>, double>>;
+using accumulator_t =
+    std::conditional_t<kWhole<what, T>, int64_t, std::conditional_t<kChosen<what>, real_t<T>, double>>;
 
 template <class A> __device__ void store(const ReduceArgs& r, char* to, A x) {
   double quotient = double(x);
