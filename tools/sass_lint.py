@@ -114,12 +114,13 @@ def kernels_of(listing, resources, source):
     """The kernels of an object, from what cuobjdump -sass and -res-usage say of it."""
     kernels, kernel, arch = {}, None, 0
     for line in listing.splitlines():
-        if m := ARCH.match(line):
+        if kernel and "*/ " in line:
+            if m := INSTRUCTION.match(line):
+                kernel.add(m[1])
+        elif m := ARCH.match(line):
             arch = int(m[1])
         elif m := FUNCTION.match(line):
             kernel = kernels.setdefault(m[1], Kernel(source, m[1], arch))
-        elif kernel and (m := INSTRUCTION.match(line)):
-            kernel.add(m[1])
     for name, registers, _, shared in RESOURCES.findall(resources):
         if name in kernels:
             kernels[name].registers, kernels[name].shared = int(registers), int(shared)
@@ -130,9 +131,11 @@ def read(path):
     dump = tool("cuobjdump")
     environment = {**os.environ, "PATH": os.pathsep.join([os.path.dirname(tool("nvdisasm")), os.environ["PATH"]])}
 
-    done = subprocess.run([dump, "-sass", "-res-usage", str(path)], capture_output=True, text=True, env=environment)
-    said = done.stdout if done.returncode == 0 else ""  # an object without device code
-    return kernels_of(said, said, str(path))
+    def said(option):
+        done = subprocess.run([dump, option, str(path)], capture_output=True, text=True, env=environment)
+        return done.stdout if done.returncode == 0 else ""  # an object without device code
+
+    return kernels_of(said("-sass"), said("-res-usage"), str(path))
 
 
 def demangle(kernels):
@@ -180,7 +183,7 @@ def main():
     files = [f for f in files if args.filter in str(f)]
     if not files:
         raise SystemExit("sass_lint: no objects there: build libscaffolding_cuda.so first (make cuda)")
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         kernels = [k for some in pool.map(read, files) for k in some]
     demangle(kernels)
     if args.table:
