@@ -1,4 +1,5 @@
-// Long sums. GeForce GPUs compute float64 at 1/64 of float32's rate, so that float32 keeps its lost digits here instead.
+// Long sums. GeForce GPUs compute float64 at 1/64 of float32's rate, so that float32 keeps its lost digits here
+// instead.
 #pragma once
 #include <cuda_runtime.h>
 

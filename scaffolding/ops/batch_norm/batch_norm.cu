@@ -1,6 +1,6 @@
 // batch_norm on CUDA, for NCHW and NHWC memory. Means and squared deviations come from the reductions (a mean first,
-// then squares of what differs from it); the two sums of the gradient are added up here, in a fixed order. What then happens to every element is a multiply-add with
-// numbers of its channel, one read and one write.
+// then squares of what differs from it); the two sums of the gradient are added up here, in a fixed order. What then
+// happens to every element is a multiply-add with numbers of its channel, one read and one write.
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/total.cuh"
