@@ -215,7 +215,8 @@ cuda: build
 	$(PY) -m pytest -q tests/test_cuda_library.py --build-dir=$(BUILD)
 
 # Their machine code: what a GPU would be slow at (tools/sass_lint.py). SASS_ARGS="--table --filter group_norm"
-sass-lint: cuda
+sass-lint: CMAKE_ARGS += -DSF_BUILD_CUDA=ON
+sass-lint: build
 	$(PY) tools/sass_lint.py $(BUILD)/CMakeFiles/scaffolding_cuda.dir $(SASS_ARGS)
 
 # Every sample of every op that has CUDA kernels, on the GPU and on the CPU. Without a GPU it proves nothing,

@@ -4,9 +4,10 @@
     python tools/sass_lint.py build/CMakeFiles/scaffolding_cuda.dir [--table] [--filter TEXT]
 
 Failures, each with its kernel: loads and stores by generic addresses, which the GPU has to look up; double precision
-where no argument is double, at 1/2 to 1/64 of the rate; spills; float8 made without the GPU's conversions; of kernels
-that take a PreviousGrid (backend/cuda/previous_grid.cuh) memory that is touched before they wait for it. What is so on
-purpose stands in KNOWN with its reason, and is a failure there as soon as it is not so any more.
+where no argument is double, at 1/2 to 1/64 of the rate; spills; float8 made without the GPU's conversions, where a
+kernel's template arguments name a float8 (of dtypes that it learns at run time nothing is said); of kernels that take a
+PreviousGrid (backend/cuda/previous_grid.cuh) memory that is touched before they wait for it. What is so on purpose
+stands in KNOWN with its reason, and is a failure there as soon as it is not so any more.
 
 Needs cuobjdump and nvdisasm: on the PATH, in CUDA's toolkit, or of PyPI (nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm).
 """
@@ -32,12 +33,34 @@ KNOWN = [
     (NO_CONVERSION, "matmul/wgmma_product", "", "wgmma multiplies the codes as they are"),
     (SPILL, "quantize/fp8", "measured_rows<double", "nobody quantises doubles often"),
     (GENERIC, "group_norm/", "kept_g", "the shared memory of another block, which has no other instruction"),
+    (GENERIC, "group_norm/group_norm.cu", "held_groups<", "as of kept_groups"),
+    (GENERIC, "backend/cuda/cub", "DeviceScanKernel<", "CUB's"),
     (SPILL, "group_norm/group_norm.cu", "kept_groups<double", "nobody normalises doubles often"),
     (SPILL, "group_norm/group_norm.cu", "whole_groups<float, 1, true, 1024", "two registers, where no vector fits"),
     (SPILL, "layer_norm/layer_norm", "row_norm_gradients<Half", "one register"),
     (SPILL, "rms_norm/rms_norm", "row_norm_gradients<Half", "one register"),
+    (SPILL, "group_norm/group_norm_backward", "whole_groups<float, 1>", "a few registers, where no vector fits"),
+    (SPILL, "attention/attention.cu", ", 4, 4>", "one register, of kernels for what tensor cores are not for"),
+    (SPILL, "attention_mma_backward", "key_gradients_mma<", "heads of 160 alone, whose sums fill the registers"),
+    (SPILL, "reduce/arg_reduce", "arg_reduce_rows<long>", "nobody asks for the places of many int64"),
+    (SPILL, "spatial/spatial", "remap_gradients<", "one register"),
+    (SPILL, "reduce/reduce.cu", "reduce_runs<", "a few registers, of five of its kernels"),
     (DOUBLE, "layer_norm/layer_norm", "row_norm_total_sums", "a few hundred numbers of each column"),
     (DOUBLE, "rms_norm/rms_norm", "row_norm_total_sums", "a few hundred numbers of each column"),
+    (DOUBLE, "batch_norm/batch_norm", "channel_statistics", "a few operations of each channel"),
+    (DOUBLE, "reduce/reduce.cu", "reduce_runs<", "once for the sum of a few vectors, and of each result"),
+    (DOUBLE, "reduce/reduce.cu", "reduce_columns<", "once for the sum of 16 rows, and of each result"),
+    (DOUBLE, "reduce/reduce.cu", "join_pieces<", "a few numbers of each result"),
+    (DOUBLE, "reduce/reduce.cu", "reduce_strided<", "memory with gaps and rare reductions; of integers each result"),
+    (DOUBLE, "nn/clip_grad", "sum", "squares of float32, which leave its range"),
+    (DOUBLE, "nn/clip_grad", "scale_elements", "doubles among them, the dtype is known at run time"),
+    (DOUBLE, "adam", "", "the numbers of the step, once a thread"),
+    (DOUBLE, "optim/multi_tensor", "Sgd<float>", "the numbers of the step, once a thread"),
+    (DOUBLE, "optim/multi_tensor", "make_numbers", "one thread"),
+    (DOUBLE, "index/nonzero", "", "doubles among others, the dtype is known at run time"),
+    (DOUBLE, "factory/range", "range", "numbers as the CPU makes them, to the last bit"),
+    (DOUBLE, "pointwise/pointwise_binary", "floor_divide_fn", "quotients from 2^24 on alone"),
+    *((DOUBLE, "pointwise/pointwise_unary", f, "CUDA's own, of large angles") for f in ("sin_fn", "cos_fn", "tan_fn")),
 ]
 
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_.]+)")
@@ -91,12 +114,13 @@ def kernels_of(listing, resources, source):
     """The kernels of an object, from what cuobjdump -sass and -res-usage say of it."""
     kernels, kernel, arch = {}, None, 0
     for line in listing.splitlines():
-        if m := ARCH.match(line):
+        if kernel and "*/ " in line:
+            if m := INSTRUCTION.match(line):
+                kernel.add(m[1])
+        elif m := ARCH.match(line):
             arch = int(m[1])
         elif m := FUNCTION.match(line):
             kernel = kernels.setdefault(m[1], Kernel(source, m[1], arch))
-        elif kernel and (m := INSTRUCTION.match(line)):
-            kernel.add(m[1])
     for name, registers, _, shared in RESOURCES.findall(resources):
         if name in kernels:
             kernels[name].registers, kernels[name].shared = int(registers), int(shared)
@@ -120,6 +144,7 @@ def demangle(kernels):
     ).stdout.split("\n")
     for kernel, name in zip(kernels, names):
         name = re.sub(r"\(anonymous namespace\)::|sf::cuda::|sf::|^void ", "", name)
+        name = re.sub(r"\([\w ]+\)(?=-?\d)", "", name)  # the type of a number among a template's arguments
         kernel.name = re.sub(r"\(.*", "", name)
 
 
@@ -158,7 +183,7 @@ def main():
     files = [f for f in files if args.filter in str(f)]
     if not files:
         raise SystemExit("sass_lint: no objects there: build libscaffolding_cuda.so first (make cuda)")
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         kernels = [k for some in pool.map(read, files) for k in some]
     demangle(kernels)
     if args.table:

@@ -79,7 +79,11 @@ extern "C" __global__ void fill(Tiles<Half>* t, FinishOf<Half>* f, const Half* a
         """
 #define INSTANCE(Q) \\
   template __global__ void scaled_elements<Half, Q, 8>(const Half*, Q*, const float*, int64_t, PreviousGrid); \\
-  template __global__ void widened<Q, Half, 16>(const Q*, Half*, const float*, int64_t, int64_t, bool, PreviousGrid);
+  template __global__ void widened<Q, Half, 16>(const Q*, Half*, const float*, int64_t, int64_t, bool, PreviousGrid); \\
+  extern "C" __global__ void cast_##Q(const float* x, uint16_t* codes) { \\
+    const unsigned i = blockIdx.x * 256 + threadIdx.x; \\
+    codes[i] = uint16_t(cast_to<Q>(x[i]).bits << 8 | from_float<Q>(x[i]).bits); \\
+  }
 INSTANCE(Float8E4M3) INSTANCE(Float8E5M2)
 template __global__ void measured_rows<BFloat16, Float8E4M3, 8>(const BFloat16*, Float8E4M3*, float*, int64_t,
                                                                 PreviousGrid);

@@ -183,6 +183,15 @@ def test_every_float8_code(ptx, name, mantissa, bias, largest):
     tied = (apart == least[:, None]).sum(1) > 1
     assert tied.any() and (codes[tied] % 2 == 0).all()
 
+    # A cast's bits are the CPU's: around all of float16's numbers, which are what float8 rounds to and away from.
+    x = np.arange(1 << 16).astype("u2").view("f2").astype("f4").view("u4")
+    x = np.concatenate([x - 1, x, x + 1]).astype("u4")
+    both = m.put(np.zeros(len(x), "u2"), False)
+    m.launch(f"cast_{name[2:]}", len(x) // 256, 256, [m.put(x), both])
+    both = m.get(both, len(x), "u2")
+    np.testing.assert_array_equal(both >> 8, both & 255)
+    assert len(np.unique(both)) > 250
+
 
 def test_float8_rows(ptx):
     m = Machine(ptx["fp8"])

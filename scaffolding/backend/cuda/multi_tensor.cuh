@@ -72,8 +72,9 @@ template <class T> struct TensorBatch {
 template <class T, class F>
 __global__ void __launch_bounds__(kThreads) tensor_elements(TensorBatch<T> batch, F given, PreviousGrid previous) {
   previous.wait();
+  // asked of the arguments: of a pointer in a copy the compiler forgets that it is device memory
+  if (given.skip()) return;
   const F f = given.of_now();
-  if (f.skip()) return;
   const int k = batch.index();
   const T& t = batch.tensors[k];
   const int64_t first = int64_t(blockIdx.x - batch.first_block[k]) * kElementsPerBlock,
@@ -110,8 +111,8 @@ void for_tensor_batches(const T* tensors, int64_t count, int64_t per_block, cons
   flush();
 }
 
-// Every element of the tensors that are wanted. F is plain data; on the device f.of_now() has the numbers of this
-// moment, f.skip() says that nothing is to be done, and f.update<V>(tensor, i) does the V elements from i on; on the
+// Every element of the tensors that are wanted. F is plain data; on the device f.skip() says that nothing is to
+// be done, f.of_now() has the numbers of this moment, and f.update<V>(tensor, i) does the V elements from i on; on the
 // host F::aligned(tensor) says whether V may be kNeighbours.
 template <class T, class Wanted, class F>
 void each_tensor_element(const char* op, Device device, const T* tensors, int64_t count, const Wanted& wanted,

@@ -1,9 +1,9 @@
 // batch_norm on CUDA, for NCHW and NHWC memory. Means and squared deviations come from the reductions (a mean first,
-// then squares of what differs from it); the two sums of the gradient are added up here, in float32 within a thread for
-// a few vectors and in float64 from there, in a fixed order. What then happens to every element is a multiply-add with
-// numbers of its channel, one read and one write.
+// then squares of what differs from it); the two sums of the gradient are added up here, in a fixed order. What then
+// happens to every element is a multiply-add with numbers of its channel, one read and one write.
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
+#include "scaffolding/backend/cuda/total.cuh"
 #include "scaffolding/backend/cuda/walk.cuh"
 #include "scaffolding/ops/batch_norm/kernel.h"
 #include "scaffolding/ops/reduce/kernel.h"
@@ -47,7 +47,7 @@ template <class T> struct Channels {
   Numbers weight, bias, running_mean, running_var, dweight, dbias;
   A *mean, *rstd;
   const double *mean64, *variance64;  // of the batch
-  const double* sums;                 // [pieces, 2, C]: of dy and of dy (x - mean)
+  const A* sums;                      // [pieces, 2, C]: of dy and of dy (x - mean)
   A *factor, *term,
       *slope;  // what elements are multiplied with, what is added, what (x - mean) is multiplied with in gradients
   int64_t c, count;
@@ -127,13 +127,13 @@ struct Pieces {
   uint32_t wide, blocks_wide;
 };
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) plane_sums(Elements<T> e, Layout s, Pieces p, double* sums) {
+__global__ void __launch_bounds__(kThreads) plane_sums(Elements<T> e, Layout s, Pieces p, real_t<T>* sums) {
   using A = real_t<T>;
   using G = RowThreads<kThreads>;
   uint32_t c = blockIdx.x / p.pieces, piece = blockIdx.x - c * p.pieces, all = uint32_t(s.n) * s.runs.d;
   uint32_t last = (piece + 1) * p.each < all ? (piece + 1) * p.each : all;
   A mean = e.mean[c];
-  double sum = 0, sum_hat = 0;
+  Total<A> of_dy, of_hat;
 #pragma unroll 2
   for (uint32_t i = piece * p.each + threadIdx.x; i < last; i += kThreads) {
     uint32_t image = s.runs.quotient(i);
@@ -143,23 +143,23 @@ __global__ void __launch_bounds__(kThreads) plane_sums(Elements<T> e, Layout s, 
     read_lanes<V>(e.dy + at, g);
 #pragma unroll
     for (int j = 0; j < V; ++j) a += g[j], b += g[j] * (v[j] - mean);
-    sum += double(a), sum_hat += double(b);
+    of_dy.add(a), of_hat.add(b);
   }
-  sum = G::sum(sum), sum_hat = G::sum(sum_hat);
+  const A sum = G::sum(of_dy.value()), sum_hat = G::sum(of_hat.value());
   if (threadIdx.x == 0) sums[(int64_t(piece) * 2) * s.c + c] = sum, sums[(int64_t(piece) * 2 + 1) * s.c + c] = sum_hat;
 }
 
 // The same for NHWC: of a block, `wide` threads lie along the channels, the others share the piece's pixels.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) pixel_sums(Elements<T> e, Layout s, Pieces p, double* sums) {
+__global__ void __launch_bounds__(kThreads) pixel_sums(Elements<T> e, Layout s, Pieces p, real_t<T>* sums) {
   using A = real_t<T>;
-  __shared__ double of_thread[kThreads][V + 1];
+  __shared__ A of_thread[kThreads][V + 1];
   uint32_t along = threadIdx.x & (p.wide - 1), of_pixel = threadIdx.x / p.wide, tall = kThreads / p.wide;
   uint32_t piece = blockIdx.x / p.blocks_wide, first_channel = (blockIdx.x - piece * p.blocks_wide) * p.wide * V,
            c = first_channel + along * V;
   uint32_t all = uint32_t(s.n * s.space), last = (piece + 1) * p.each < all ? (piece + 1) * p.each : all;
   constexpr int kPixels = 8;  // added in T's arithmetic type
-  double sum[V] = {}, sum_hat[V] = {};
+  Total<A> sum[V], sum_hat[V];
   if (c < uint32_t(s.c)) {
     A mean[V];
     read_entries_of<V>(e.mean + c, mean);
@@ -175,19 +175,19 @@ __global__ void __launch_bounds__(kThreads) pixel_sums(Elements<T> e, Layout s, 
         for (int j = 0; j < V; ++j) a[j] += g[j], b[j] += g[j] * (v[j] - mean[j]);
       }
 #pragma unroll
-      for (int j = 0; j < V; ++j) sum[j] += double(a[j]), sum_hat[j] += double(b[j]);
+      for (int j = 0; j < V; ++j) sum[j].add(a[j]), sum_hat[j].add(b[j]);
     }
   }
 #pragma unroll
   for (int which = 0; which < 2; ++which) {
     if (which > 0) __syncthreads();  // the first ones are read
 #pragma unroll
-    for (int j = 0; j < V; ++j) of_thread[threadIdx.x][j] = which ? sum_hat[j] : sum[j];
+    for (int j = 0; j < V; ++j) of_thread[threadIdx.x][j] = (which ? sum_hat : sum)[j].value();
     __syncthreads();
     for (uint32_t at = threadIdx.x; at < p.wide * V && first_channel + at < uint32_t(s.c); at += kThreads) {
-      double x = 0;
-      for (uint32_t t = 0; t < tall; ++t) x += of_thread[t * p.wide + at / V][at % V];
-      sums[(int64_t(piece) * 2 + which) * s.c + first_channel + at] = x;
+      Total<A> x;
+      for (uint32_t t = 0; t < tall; ++t) x.add(of_thread[t * p.wide + at / V][at % V]);
+      sums[(int64_t(piece) * 2 + which) * s.c + first_channel + at] = x.value();
     }
   }
 }
@@ -197,17 +197,17 @@ template <class T> __global__ void __launch_bounds__(kThreads) gradient_factors(
   using A = real_t<T>;
   RowGroup<kWarp> g{kWarp};
   int64_t c = g.row();
-  double sum = 0, sum_hat = 0;
+  Total<A> of_dy, of_hat;
   for (uint32_t p = uint32_t(g.lane()); c < k.c && p < k.pieces; p += kWarp)
-    sum += k.sums[int64_t(p) * 2 * k.c + c], sum_hat += k.sums[(int64_t(p) * 2 + 1) * k.c + c];
-  sum = g.sum(sum), sum_hat = g.sum(sum_hat);
+    of_dy.add(k.sums[int64_t(p) * 2 * k.c + c]), of_hat.add(k.sums[(int64_t(p) * 2 + 1) * k.c + c]);
+  const A sum = g.sum(of_dy.value()), sum_hat = g.sum(of_hat.value());
   if (c >= k.c || g.lane() != 0) return;
-  double rstd = double(k.rstd[c]);
-  if (k.dweight) k.dweight.set(c, A(sum_hat * rstd));
-  if (k.dbias) k.dbias.set(c, A(sum));
-  k.factor[c] = k.weight ? k.rstd[c] * entry<A>(k.weight, c) : k.rstd[c];
-  k.term[c] = k.training ? A(sum / double(k.count)) : A(0);
-  k.slope[c] = k.training ? A(sum_hat * rstd * rstd / double(k.count)) : A(0);
+  const A rstd = k.rstd[c];
+  if (k.dweight) k.dweight.set(c, sum_hat * rstd);
+  if (k.dbias) k.dbias.set(c, sum);
+  k.factor[c] = k.weight ? rstd * entry<A>(k.weight, c) : rstd;
+  k.term[c] = k.training ? sum / A(k.count) : A(0);
+  k.slope[c] = k.training ? sum_hat / A(k.count) * rstd * rstd : A(0);
 }
 
 // Calls f with the vector's length as a constant.
@@ -301,12 +301,11 @@ void backward(const BatchNormBackward& g) {
           p.pieces = (kBlocks + blocks - 1) / blocks;
           p.pieces = p.pieces < most ? p.pieces : most > 1 ? most : 1;
           p.each = (all + p.pieces - 1) / p.pieces;
-          Scratch sums(g.x.device, size_t(2 * s.c) * p.pieces * sizeof(double));
+          Scratch sums(g.x.device, size_t(2 * s.c) * p.pieces * sizeof(A));
           if (s.last)
-            launch("batch_norm_backward", g.x.device, blocks * p.pieces, pixel_sums<T, V>, e, s, p, sums.as<double>());
-          else
-            launch("batch_norm_backward", g.x.device, blocks * p.pieces, plane_sums<T, V>, e, s, p, sums.as<double>());
-          k.sums = sums.as<const double>(), k.pieces = p.pieces;
+            launch("batch_norm_backward", g.x.device, blocks * p.pieces, pixel_sums<T, V>, e, s, p, sums.as<A>());
+          else launch("batch_norm_backward", g.x.device, blocks * p.pieces, plane_sums<T, V>, e, s, p, sums.as<A>());
+          k.sums = sums.as<const A>(), k.pieces = p.pieces;
           launch("batch_norm_backward", g.x.device, unsigned((s.c + kThreads / kWarp - 1) / (kThreads / kWarp)),
                  gradient_factors<T>, k);
           if (g.x.numel() > 0) normalise_all<T, V, true>("batch_norm_backward", g.x.device, e, s);

@@ -1,6 +1,7 @@
 // Copy on CUDA: bytes where the dtypes agree, else a conversion per element; the values are those of copy_native.cpp.
 #include "scaffolding/ops/copy/kernel.h"
 #include "scaffolding/ops/copy/transpose.cuh"
+#include "scaffolding/ops/quantize/fp8_codes.cuh"
 
 namespace sf::cuda {
 namespace {
@@ -11,10 +12,10 @@ template <class T> inline constexpr bool is_number = std::is_arithmetic_v<T>;
 
 template <class D, class S> struct Convert {
   __device__ D operator()(S s) const {
-    if constexpr (is_float8_v<S>) return Convert<D, float>()(to_float(s));
+    if constexpr (is_float8_v<S>) return Convert<D, float>()(value_of(s));
     else if constexpr (!is_number<S>) return Convert<D, float>()(widen(s));
     else if constexpr (std::is_same_v<D, bool>) return s != S(0);
-    else if constexpr (is_float8_v<D>) return from_float<D>(float(s));
+    else if constexpr (is_float8_v<D>) return cast_to<D>(float(s));
     else if constexpr (!is_number<D>) return narrow<D>(float(s));
     else if constexpr (std::is_integral_v<D> && std::is_floating_point_v<S>)  // saturates at 64 bits, then wraps around
       return D(s != s                           ? 0

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "scaffolding/backend/cuda/rows.cuh"
+#include "scaffolding/backend/cuda/total.cuh"
 #include "scaffolding/backend/cuda/walk.cuh"
 #include "scaffolding/ops/group_norm/kernel.h"
 
@@ -236,11 +237,12 @@ template <class A, int V> struct ChannelTable {
     const int lane = int(threadIdx.x) % kLanes, abreast = int(blockDim.x) / kLanes;
     for (int first = 0; first < channels; first += abreast) {
       const int channel = first + int(threadIdx.x) / kLanes;
-      double a = 0, b = 0;
+      Total<A> of_first, of_second;
       for (int row = lane; channel < channels && row < rows; row += kLanes) {
         const A* x = entry_of(row, columns, channel);
-        a += double(x[0]), b += double(x[1]);
+        of_first.add(x[0]), of_second.add(x[1]);
       }
+      A a = of_first.value(), b = of_second.value();
 #pragma unroll
       for (int with = kLanes / 2; with > 0; with /= 2)
         a += __shfl_xor_sync(~0u, a, with), b += __shfl_xor_sync(~0u, b, with);
@@ -273,13 +275,13 @@ template <class A> __device__ inline Moments<A> block_moments(Moments<A> m) {
 }
 
 // The sums of each x[k] over the block's threads, in every thread and in one order. The block has whole warps.
-template <int kCount> __device__ inline void block_sums(double (&x)[kCount]) {
-  __shared__ double of_warp[kCount][kWarp];
+template <class A, int kCount> __device__ inline void block_sums(A (&x)[kCount]) {
+  __shared__ A of_warp[kCount][kWarp];
   int warps = int(blockDim.x) / kWarp;
   __syncthreads();  // the last call's are read
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {
-    x[k] = warp_all(x[k], [](double a, double b) { return a + b; });
+    x[k] = warp_all(x[k], [](A a, A b) { return a + b; });
     if (threadIdx.x % kWarp == 0) of_warp[k][threadIdx.x / kWarp] = x[k];
   }
   __syncthreads();

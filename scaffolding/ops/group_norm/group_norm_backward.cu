@@ -1,5 +1,5 @@
-// The gradients of group_norm (+ SiLU) on CUDA. Sums over each channel's elements, the groups' means from them in
-// double, one pass that writes dx. NHWC: where a cluster of blocks has room for groups, one launch does all of that
+// The gradients of group_norm (+ SiLU) on CUDA. Sums over each channel's elements, the groups' means from them,
+// one pass that writes dx. NHWC: where a cluster of blocks has room for groups, one launch does all of that
 // (kept_gradients.cuh), or a block where the cache of its multiprocessor has room for one. No atomics.
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/ops/group_norm/kept_gradients.cuh"
@@ -19,12 +19,12 @@ template <class A> struct TermArrays {  // [N, C] each
   A *mean, *scale, *offset, *base, *slope;
 };
 
-// Those of a channel without weight and bias.
+// Those of a channel without weight and bias. sums: of the group, of weight * dz and weight * dz * hat.
 template <class T>
-__device__ inline Terms<real_t<T>> terms_of(const Channels<T>& c, int64_t group, double mean_dz, double mean_dz_hat) {
+__device__ inline Terms<real_t<T>> terms_of(const Channels<T>& c, int64_t group, const real_t<T> (&sums)[2]) {
   using A = real_t<T>;
-  A mean = c.mean[group], rstd = c.rstd[group];
-  return {mean, rstd, A(0), A(double(rstd) * mean_dz), A(double(rstd) * double(rstd) * mean_dz_hat)};
+  const A mean = c.mean[group], rstd = c.rstd[group], count = A(c.group_size());
+  return {mean, rstd, A(0), rstd * (sums[0] / count), rstd * (rstd * (sums[1] / count))};
 }
 
 // use(x, dy, index) for the vectors at x and dy, pairs of which are read before the first is used.
@@ -86,7 +86,7 @@ __device__ inline void write_dx(T* out, const Held<T, V>& held_x, const Held<T, 
 // NHWC: a block per group, dx included.
 template <class T, int V>
 __global__ void __launch_bounds__(kGroupThreads)
-    whole_groups(Channels<T> c, ChannelSums<double>* of_channel, PreviousGrid previous) {
+    whole_groups(Channels<T> c, ChannelSums<real_t<T>>* of_channel, PreviousGrid previous) {
   using A = real_t<T>;
   const int64_t n = blockIdx.x / c.groups;
   const int channel0 = int(blockIdx.x % c.groups) * c.width;
@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(kGroupThreads)
   const int64_t at = (n * c.space + t.pixel) * c.channels + channel, stride = int64_t(t.step) * c.channels,
                 end = t.works() ? c.space : 0;
   previous.wait();
-  const double rstd = double(c.rstd[blockIdx.x]);
-  double means[2] = {};
+  const A rstd = c.rstd[blockIdx.x];
+  A of_group[2] = {};
   {
     alignas(16) __shared__ A places[kGroupThreads * ChannelTable<A, V>::kPitch];
     const ChannelTable<A, V> table(places);
@@ -107,22 +107,21 @@ __global__ void __launch_bounds__(kGroupThreads)
     });
     if (t.works()) table.put(int(threadIdx.x), s.sums);
     __syncthreads();
-    table.sums(t.step, t.across, c.width, [&](int i, double dz, double dz_distance) {
+    table.sums(t.step, t.across, c.width, [&](int i, A dz, A dz_distance) {
       of_channel[n * c.channels + channel0 + i] = {dz, dz_distance * rstd};
-      const double weight = double(c.weight_of(channel0 + i));
-      means[0] += weight * dz;
-      means[1] += weight * dz_distance * rstd;
+      const A weight = c.weight_of(channel0 + i);
+      of_group[0] += weight * dz;
+      of_group[1] += weight * (dz_distance * rstd);
     });
   }
-  block_sums(means);
+  block_sums(of_group);
   Terms<A> k[V];
-  const Terms<A> of_group =
-      terms_of<T>(c, blockIdx.x, means[0] / double(c.group_size()), means[1] / double(c.group_size()));
+  const Terms<A> terms = terms_of<T>(c, blockIdx.x, of_group);
   A weight[V], offset[V];
   read_entries<V>(c.weight, channel, A(1), weight);
   read_entries<V>(c.bias, channel, A(0), offset);
 #pragma unroll
-  for (int i = 0; i < V; ++i) k[i] = of_group.of_channel(weight[i], offset[i]);
+  for (int i = 0; i < V; ++i) k[i] = terms.of_channel(weight[i], offset[i]);
   T* out = c.out + at;
   with_silu(c.silu, [&](auto silu) {
     for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step,
@@ -155,9 +154,9 @@ __global__ void __launch_bounds__(kThreads)
   if (t.works()) table.put(int(threadIdx.x), sums.sums);
   __syncthreads();
   const int left = c.channels - channel0;
-  table.sums(t.step, s.columns, left < s.columns * V ? left : s.columns * V, [&](int i, double dz, double dz_distance) {
-    const double rstd = double(c.rstd[n * c.groups + (channel0 + i) / c.width]);
-    out[piece * c.channels + channel0 + i] = {A(dz), A(dz_distance * rstd)};
+  table.sums(t.step, s.columns, left < s.columns * V ? left : s.columns * V, [&](int i, A dz, A dz_distance) {
+    const A rstd = c.rstd[n * c.groups + (channel0 + i) / c.width];
+    out[piece * c.channels + channel0 + i] = {dz, dz_distance * rstd};
   });
 }
 
@@ -188,47 +187,46 @@ __global__ void __launch_bounds__(kThreads)
                       }
                     });
   });
-  double sums[2] = {G::sum(double(dz)), G::sum(double(dz_hat))};
-  if (G::lane() == 0) out[plane] = {real_t<T>(sums[0]), real_t<T>(sums[1])};
+  dz = G::sum(dz), dz_hat = G::sum(dz_hat);
+  if (G::lane() == 0) out[plane] = {dz, dz_hat};
 }
 
 // A block per group: the sums of its channels over all pieces, its means, and what dx needs of each channel.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    group_means(Channels<T> c, int64_t pieces, const ChannelSums<real_t<T>>* of_piece, ChannelSums<double>* of_channel,
-                TermArrays<real_t<T>> k, PreviousGrid previous) {
-  __shared__ double of_thread[2][kThreads];
+    group_means(Channels<T> c, int64_t pieces, const ChannelSums<real_t<T>>* of_piece,
+                ChannelSums<real_t<T>>* of_channel, TermArrays<real_t<T>> k, PreviousGrid previous) {
+  using A = real_t<T>;
+  __shared__ A of_thread[2][kThreads];
   const int64_t n = blockIdx.x / c.groups;
   const int channel0 = int(blockIdx.x % c.groups) * c.width;
   const Tile t(c.width < kThreads ? c.width : kThreads);  // its "pixels" are pieces
-  double means[2] = {};
+  A of_group[2] = {};
   previous.wait();
   for (int begin = 0; begin < c.width; begin += t.across) {
     const int i = begin + t.column, channel = channel0 + i;
-    double dz = 0, dz_hat = 0;
+    Total<A> dz, dz_hat;
     for (int64_t p = t.pixel; t.works() && i < c.width && p < pieces; p += t.step) {
-      ChannelSums<real_t<T>> s = of_piece[(n * pieces + p) * c.channels + channel];
-      dz += double(s.dz);
-      dz_hat += double(s.dz_hat);
+      const ChannelSums<A> s = of_piece[(n * pieces + p) * c.channels + channel];
+      dz.add(s.dz), dz_hat.add(s.dz_hat);
     }
     __syncthreads();  // the last columns' are read
-    of_thread[0][threadIdx.x] = dz;
-    of_thread[1][threadIdx.x] = dz_hat;
+    of_thread[0][threadIdx.x] = dz.value();
+    of_thread[1][threadIdx.x] = dz_hat.value();
     __syncthreads();
     if (t.pixel > 0 || i >= c.width) continue;
     for (int r = 1; r < t.step; ++r)
-      dz += of_thread[0][threadIdx.x + r * t.across], dz_hat += of_thread[1][threadIdx.x + r * t.across];
-    of_channel[n * c.channels + channel] = {dz, dz_hat};
-    double weight = double(c.weight_of(channel));
-    means[0] += weight * dz;
-    means[1] += weight * dz_hat;
+      dz.add(of_thread[0][threadIdx.x + r * t.across]), dz_hat.add(of_thread[1][threadIdx.x + r * t.across]);
+    of_channel[n * c.channels + channel] = {dz.value(), dz_hat.value()};
+    const A weight = c.weight_of(channel);
+    of_group[0] += weight * dz.value();
+    of_group[1] += weight * dz_hat.value();
   }
-  block_sums(means);
-  const Terms<real_t<T>> of_group =
-      terms_of<T>(c, blockIdx.x, means[0] / double(c.group_size()), means[1] / double(c.group_size()));
+  block_sums(of_group);
+  const Terms<A> terms = terms_of<T>(c, blockIdx.x, of_group);
 #pragma unroll 1
   for (int i = int(threadIdx.x); i < c.width; i += kThreads) {
-    Terms<real_t<T>> x = of_group.of_channel(c.weight_of(channel0 + i), c.bias_of(channel0 + i));
+    const Terms<A> x = terms.of_channel(c.weight_of(channel0 + i), c.bias_of(channel0 + i));
     int64_t at = n * c.channels + channel0 + i;
     k.mean[at] = x.mean, k.scale[at] = x.scale, k.offset[at] = x.offset, k.base[at] = x.base, k.slope[at] = x.slope;
   }
@@ -291,20 +289,20 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class A>
 __global__ void __launch_bounds__(kThreads)
-    parameter_gradients(int64_t batch, int64_t channels, const ChannelSums<double>* sums, Numbers dweight,
-                        Numbers dbias, PreviousGrid previous) {
+    parameter_gradients(int64_t batch, int64_t channels, const ChannelSums<A>* sums, Numbers dweight, Numbers dbias,
+                        PreviousGrid previous) {
   int64_t channel = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   previous.wait();
   if (channel >= channels) return;
-  double dz = 0, dz_hat = 0;
+  Total<A> dz, dz_hat;
 #pragma unroll 8
   for (int64_t n = 0; n < batch; ++n)
-    dz += sums[n * channels + channel].dz, dz_hat += sums[n * channels + channel].dz_hat;
-  if (dweight) dweight.set(channel, A(dz_hat));
-  if (dbias) dbias.set(channel, A(dz));
+    dz.add(sums[n * channels + channel].dz), dz_hat.add(sums[n * channels + channel].dz_hat);
+  if (dweight) dweight.set(channel, dz_hat.value());
+  if (dbias) dbias.set(channel, dz.value());
 }
 
-template <class T, int V> void in_passes(const Channels<T>& c, Device device, ChannelSums<double>* of_channel) {
+template <class T, int V> void in_passes(const Channels<T>& c, Device device, ChannelSums<real_t<T>>* of_channel) {
   using A = real_t<T>;
   const int64_t planes = c.batch * c.channels;
   const Split s = c.last ? Split(c.batch, c.channels, c.width, c.space, V) : Split(1);
@@ -335,8 +333,8 @@ void backward(const GroupNormBackward& b) {
     c.out = b.dx.as<T>();
     Device device = b.x.device;
     const int64_t count = b.x.numel();
-    Scratch channel_sums(device, size_t(c.batch * c.channels) * sizeof(ChannelSums<double>));
-    auto* of_channel = channel_sums.as<ChannelSums<double>>();
+    Scratch channel_sums(device, size_t(c.batch * c.channels) * sizeof(ChannelSums<real_t<T>>));
+    auto* of_channel = channel_sums.as<ChannelSums<real_t<T>>>();
     if (count > 0) {
       const T* dx = c.out;
       bool done = false;
@@ -363,8 +361,8 @@ void backward(const GroupNormBackward& b) {
     }
     if ((b.dweight.defined() || b.dbias.defined()) && c.channels > 0)
       launch("group_norm_backward", device, blocks_for(c.channels, 1), parameter_gradients<real_t<T>>,
-             count > 0 ? c.batch : int64_t(0), int64_t(c.channels), static_cast<const ChannelSums<double>*>(of_channel),
-             Numbers(b.dweight), Numbers(b.dbias));
+             count > 0 ? c.batch : int64_t(0), int64_t(c.channels),
+             static_cast<const ChannelSums<real_t<T>>*>(of_channel), Numbers(b.dweight), Numbers(b.dbias));
   });
 }
 

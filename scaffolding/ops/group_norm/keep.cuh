@@ -99,10 +99,10 @@ template <class T> struct KeptPart {
   __device__ Held<T, V>* kept(unsigned char* begin) const { return reinterpret_cast<Held<T, V>*>(begin) + threadIdx.x; }
 };
 
-// What a kernel keeps: tensors; numbers for each channel, each group and each slice of one; doubles for each channel.
+// What a kernel keeps: tensors; numbers for each channel, each group and each slice of one.
 struct KeepNeeds {
   unsigned most_threads;
-  int tensors, of_channel, of_group, of_slice, doubles_of_channel;
+  int tensors, of_channel, of_group, of_slice;
 };
 
 // The chunk and the cluster that cost least; nothing where no cluster keeps a chunk, or passes would be faster. Costs
@@ -135,8 +135,7 @@ template <class T> bool plan_keep(const Channels<T>& c, Device device, const Kee
           size_t(needs.tensors) * k.kept_bytes() +
           (size_t(k.rows() * k.columns * ChannelTable<real_t<T>, V>::kPitch) +
            size_t((needs.of_slice * k.slices + needs.of_group) * k.groups) + size_t(needs.of_channel * k.columns * V)) *
-              sizeof(real_t<T>) +
-          size_t(needs.doubles_of_channel * k.columns * V) * sizeof(double);
+              sizeof(real_t<T>);
       const int64_t shared = int64_t(k.shared);
       if (shared > most_shared) continue;
       const int64_t blocks = c.batch * k.chunks * cluster,

@@ -22,16 +22,15 @@ __device__ inline real_t<T> dz_of(real_t<T> distance, real_t<T> dy, real_t<T> sc
 // dx = scale dz - base - (x - mean) slope; z = (x - mean) scale + offset.
 template <class T, bool kSilu>
 __global__ void __launch_bounds__(kThreads, 2)
-    kept_gradients(Channels<T> c, Keep k, ChannelSums<double>* of_channel, PreviousGrid previous) {
+    kept_gradients(Channels<T> c, Keep k, ChannelSums<real_t<T>>* of_channel, PreviousGrid previous) {
   using A = real_t<T>;
   constexpr int V = lanes_for<T>();
   const KeptPart<T> p(c, k);
   unsigned char* dys = dynamic_shared() + k.kept_bytes();
   Held<T, V>*kept = p.kept(dynamic_shared()), *kept_dy = p.kept(dys);
   const ChannelTable<A, V> table(reinterpret_cast<A*>(dys + k.kept_bytes()));
-  double *partial = reinterpret_cast<double*>(table.at + p.vectors * table.kPitch), *total = partial + 2 * p.channels;
-  A *mean = reinterpret_cast<A*>(total + 2 * p.channels), *scale = mean + p.channels, *offset = scale + p.channels,
-    *base = offset + p.channels, *slope = base + p.channels;
+  A *partial = table.at + p.vectors * table.kPitch, *total = partial + 2 * p.channels, *mean = total + 2 * p.channels,
+    *scale = mean + p.channels, *offset = scale + p.channels, *base = offset + p.channels, *slope = base + p.channels;
   previous.wait();
 #pragma unroll
   for (int i = 0; i < p.kParts; ++i) {
@@ -72,8 +71,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   });
   if (p.t.works()) table.put(int(threadIdx.x), sums);
   __syncthreads();
-  table.sums(p.t.step, k.columns, p.channels, [&](int i, double dz, double dz_distance) {
-    partial[2 * i] = dz, partial[2 * i + 1] = dz_distance * double(c.rstd[group0 + i / c.width]);
+  table.sums(p.t.step, k.columns, p.channels, [&](int i, A dz, A dz_distance) {
+    partial[2 * i] = dz, partial[2 * i + 1] = dz_distance * c.rstd[group0 + i / c.width];
   });
   __syncthreads();
   if (k.cluster > 1) {  // one warp vouches for the writes of the block
@@ -82,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     wait_for_cluster();
   }
   for (int i = int(threadIdx.x); i < p.channels; i += int(k.threads)) {
-    double dz = 0, dz_hat = 0;
+    A dz = 0, dz_hat = 0;
 #pragma unroll 1
     for (unsigned block = 0; block < k.cluster; ++block)
       dz += read_of_cluster(partial + 2 * i, block), dz_hat += read_of_cluster(partial + 2 * i + 1, block);
@@ -95,15 +94,14 @@ __global__ void __launch_bounds__(kThreads, 2)
     of_channel[int64_t(p.n) * c.channels + p.channel0 + i] = {total[2 * i], total[2 * i + 1]};
   const int lane = int(threadIdx.x) % kWarp;
   for (int g = int(threadIdx.x) / kWarp; g < k.groups; g += int(k.threads) / kWarp) {
-    double dz = 0, dz_hat = 0;  // times weight and rstd
+    A dz = 0, dz_hat = 0;  // times weight and rstd
     for (int i = g * c.width + lane; i < (g + 1) * c.width; i += kWarp)
-      dz += double(scale[i]) * total[2 * i], dz_hat += double(scale[i]) * total[2 * i + 1];
-    dz = warp_all(dz, [](double a, double b) { return a + b; });
-    dz_hat = warp_all(dz_hat, [](double a, double b) { return a + b; });
-    const double each = 1 / double(c.group_size());
-    dz_hat *= double(c.rstd[group0 + g]);
+      dz += scale[i] * total[2 * i], dz_hat += scale[i] * total[2 * i + 1];
+    dz = warp_all(dz, [](A a, A b) { return a + b; });
+    dz_hat = warp_all(dz_hat, [](A a, A b) { return a + b; });
+    const A each = A(1) / A(c.group_size()), rstd = c.rstd[group0 + g];
     for (int i = g * c.width + lane; i < (g + 1) * c.width; i += kWarp)
-      base[i] = A(dz * each), slope[i] = A(dz_hat * each);
+      base[i] = dz * each, slope[i] = dz_hat * each * rstd;
   }
   __syncthreads();
 
@@ -129,9 +127,9 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 // Whether it did.
-template <class T> bool keep_gradients(const Channels<T>& c, Device device, ChannelSums<double>* of_channel) {
+template <class T> bool keep_gradients(const Channels<T>& c, Device device, ChannelSums<real_t<T>>* of_channel) {
   Keep k;
-  if (!plan_keep(c, device, {kThreads, 2, 5, 0, 0, 4}, k)) return false;
+  if (!plan_keep(c, device, {kThreads, 2, 9, 0, 0}, k)) return false;
   const Blocks blocks = k.blocks(c);
   if (c.silu) launch("group_norm_backward", device, blocks, kept_gradients<T, true>, c, k, of_channel);
   else launch("group_norm_backward", device, blocks, kept_gradients<T, false>, c, k, of_channel);

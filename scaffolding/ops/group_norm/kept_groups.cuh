@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kMostKeepers, 2) kept_groups(Channels<T> c, Ke
 // Whether it did.
 template <class T> bool keep_groups(const Channels<T>& c, Device device) {
   Keep k;
-  if (!plan_keep(c, device, {kMostKeepers, 1, 3, 1, 3, 0}, k)) return false;
+  if (!plan_keep(c, device, {kMostKeepers, 1, 3, 1, 3}, k)) return false;
   const Blocks blocks = k.blocks(c);
   if (c.silu) launch("group_norm", device, blocks, kept_groups<T, true>, c, k);
   else launch("group_norm", device, blocks, kept_groups<T, false>, c, k);

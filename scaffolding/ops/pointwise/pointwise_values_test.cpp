@@ -4,10 +4,13 @@
 #include <cmath>
 #include <string>
 
+#include "scaffolding/backend/backend.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/random/random.h"
+#include "scaffolding/ops/view/view.h"
 
 namespace sf::test {
 namespace {
@@ -145,6 +148,25 @@ TEST(pointwise, integer_division_by_zero_is_an_error_and_never_a_trap) {
   }
   EXPECT_EQ(floor_divide(whole({}), whole({0})).numel(), 0) << "nothing is divided";
   EXPECT_EQ(floor_divide(tensor({1, -1, 0}), tensor({0, 0, 1})).to_vector(), (Doubles{kInf, -kInf, 0}));
+}
+
+TEST(CudaFloorDivide, quotients_are_the_cpus) {
+  std::string why;
+  if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+  manual_seed(3);
+  auto same = [](const Tensor& a, const Tensor& b) {
+    const Doubles want = floor_divide(a, b).to_vector();
+    const Doubles got = floor_divide(a.cuda(), b.cuda()).cpu().to_vector();
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got[i])
+                                      : got[i] == want[i] && std::signbit(got[i]) == std::signbit(want[i]))
+          << i << ": " << got[i] << " instead of " << want[i];
+  };
+  // quotients next to whole numbers, some of them beyond 2^24
+  Tensor b = randn({20000}), whole_numbers = floor(randn({20000}) * exp(randn({20000}) * 5));
+  same(whole_numbers * b, b);
+  Tensor some = tensor({0, -0.0, 1e-45, -3e-39, 0.3, -1, 7, -16777215, 16777217, 1e20, 3.3e38, -kInf, kInf, kNan});
+  same(reshape(some, {14, 1}), some);
 }
 
 TEST(pointwise, bools) {

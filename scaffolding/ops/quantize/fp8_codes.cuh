@@ -58,6 +58,25 @@ template <class Q, int V> __device__ inline void values_of(const Vec<Q, V>& code
   }
 }
 
+// The code that a cast gives (core/half.h): beyond the largest NaN, or infinity where there is one; a sign is kept.
+template <class Q> __device__ inline Q cast_to(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  constexpr bool kInfinite = std::is_same_v<Q, Float8E5M2>;
+  const uint32_t bits = __float_as_uint(x), size = bits & 0x7fffffffu;
+  uint32_t code = two_codes<Q>(x, 0.f);
+  if (kInfinite ? size >= 0x47700000u : size > 0x43e80000u)  // 61440; 464
+    code = (bits >> 24 & 0x80u) | (kInfinite && size <= 0x7f800000u ? 0x7cu : 0x7fu);
+  return {uint8_t(code)};
+#else
+  return from_float<Q>(x);
+#endif
+}
+template <class Q> __device__ inline float value_of(Q code) {
+  float value, none;
+  two_values<Q>(code.bits, 0, value, none);
+  return value;
+}
+
 // x / scale for many x: the bits of the division where they matter, which are those of quotients that a code has
 // (Markstein, 1990: one step from the rounded reciprocal rounds as division does). The remainder has the sign that lets
 // a negative zero stay one.

@@ -81,10 +81,18 @@ template <Reduction what, class T>
 constexpr bool kWhole =
     std::is_integral_v<T>&& what != Reduction::PowerSum&& what != Reduction::SquareDeviation&& what !=
     Reduction::ExpDeviation&& what != Reduction::SquareSum&& what != Reduction::AbsSum;
-template <Reduction what, class T> using accumulator_t = std::conditional_t<kWhole<what, T>, int64_t, double>;
+// One of the elements, or whether: nothing is rounded, nor divided afterwards.
+template <Reduction what>
+constexpr bool kChosen = what == Reduction::Max || what == Reduction::Min || what == Reduction::AbsMax ||
+                         what == Reduction::AbsMin || what == Reduction::Any || what == Reduction::All;
+template <Reduction what, class T>
+using accumulator_t =
+    std::conditional_t<kWhole<what, T>, int64_t, std::conditional_t<kChosen<what>, real_t<T>, double>>;
 
 template <class A> __device__ void store(const ReduceArgs& r, char* to, A x) {
-  double quotient = r.divisor == 1 ? double(x) : double(x) / r.divisor;
+  double quotient = double(x);
+  if constexpr (!std::is_same_v<A, float>)
+    if (r.divisor != 1) quotient /= r.divisor;
   switch (r.out) {
     case kBool: *reinterpret_cast<bool*>(to) = x != A(0); return;
     case kUInt8: *reinterpret_cast<uint8_t*>(to) = uint8_t(x); return;
