@@ -331,6 +331,11 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     """The different elements (with dim: slices) in order; on demand also where each element of input is among them
     (input's shape, or [n] with dim), and how often each is there. Always sorted.
 
+    Args:
+        sorted: changes nothing
+        return_inverse, return_counts: whether those are returned too
+        dim: of the slices; None: elements
+
     >>> sf.unique(sf.tensor([2, 1, 2]), return_counts=True)
     (tensor([1, 2]), tensor([1, 2]))
     """

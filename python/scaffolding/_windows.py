@@ -28,6 +28,10 @@ def _cosines(*weights):
 def hann_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
     """Half a cosine's arch from 0 to 0.
 
+    Args:
+        window_length: elements
+        periodic: whether it is one short of a symmetric window of one more, as transforms want it
+
     >>> sf.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
@@ -39,6 +43,10 @@ def hamming_window(
 ):
     """alpha - beta cos(2 pi t).
 
+    Args:
+        window_length: elements
+        periodic: whether it is one short of a symmetric window of one more, as transforms want it
+
     >>> sf.hamming_window(4)
     tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
@@ -48,6 +56,10 @@ def hamming_window(
 def blackman_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
     """Three cosines' arch from 0 to 0.
 
+    Args:
+        window_length: elements
+        periodic: whether it is one short of a symmetric window of one more, as transforms want it
+
     >>> sf.blackman_window(4)[1:]
     tensor([0.3400, 1.0000, 0.3400])
     """
@@ -56,6 +68,10 @@ def blackman_window(window_length, periodic=True, *, dtype=None, device=None, re
 
 def bartlett_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
     """A triangle from 0 over 1 to 0.
+
+    Args:
+        window_length: elements
+        periodic: whether it is one short of a symmetric window of one more, as transforms want it
 
     >>> sf.bartlett_window(5, periodic=False)
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
@@ -67,6 +83,10 @@ def bartlett_window(window_length, periodic=True, *, dtype=None, device=None, re
 
 def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, device=None, requires_grad=False):
     """Bessel's i0 over the upper half of an ellipse; a larger beta is narrower.
+
+    Args:
+        window_length: elements
+        periodic: whether it is one short of a symmetric window of one more, as transforms want it
 
     >>> sf.kaiser_window(3, periodic=False, beta=2.0)
     tensor([0.4387, 1.0000, 0.4387])

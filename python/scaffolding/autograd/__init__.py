@@ -34,6 +34,14 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
     With inputs, to theirs alone. With return_map=True .grad is left alone and a GradientMap is returned instead.
 
+    Args:
+        tensors: one or several, with gradients
+        grad_tensors: of their shapes; None where a tensor has one element
+        retain_graph: whether the graph can be gone through again; None: as create_graph
+        create_graph: whether gradients can be differentiated
+        inputs: leaves, or tensors on the way, whose gradients are wanted
+        return_map: gradients in a GradientMap instead of .grad
+
     >>> x = sf.tensor([1., 2.], requires_grad=True)
     >>> sf.autograd.backward([x * x], [sf.tensor([1., 10.])])
     >>> x.grad
@@ -59,6 +67,15 @@ def grad(
     materialize_grads=False,
 ):
     """The gradients of outputs (times grad_outputs) for inputs, as a tuple; .grad is not touched.
+
+    Args:
+        outputs: one or several tensors, with gradients
+        inputs: what is differentiated by
+        grad_outputs: of outputs' shapes; None where one has one element
+        retain_graph: whether the graph can be gone through again; None: as create_graph
+        create_graph: whether the results can be differentiated
+        allow_unused: whether inputs without influence get None, and are no error; None: as materialize_grads
+        materialize_grads: zeros for those inputs instead of None
 
     >>> x = sf.tensor(3., requires_grad=True)
     >>> dy, = sf.autograd.grad(x**3, x, create_graph=True)

@@ -49,6 +49,12 @@ def _done(values, create_graph):
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
     """d output / d input: [*output.shape, *input.shape] for each pair. vectorize and strategy change nothing here.
 
+    Args:
+        func: takes the inputs, gives one or several tensors
+        inputs: a tensor or a tuple of them
+        create_graph: whether the result can be differentiated
+        strict: whether an output that does not depend on an input is an error
+
     >>> sf.autograd.functional.jacobian(lambda x: x * x, sf.tensor([1., 2.]))
     tensor([[2., 0.],
             [0., 4.]])
@@ -74,6 +80,13 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
 
 def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
     """The second derivatives of a func with one number: [*input.shape, *input.shape] for each pair of inputs.
+
+    Args:
+        func: takes the inputs, gives one number
+        inputs: a tensor or a tuple of them
+        create_graph: whether the result can be differentiated
+        strict: whether a result that does not depend on an input is an error
+        vectorize, outer_jacobian_strategy: change nothing here
 
     >>> sf.autograd.functional.hessian(lambda x: (x**3).sum(), sf.tensor([1., 2.]))
     tensor([[ 6.,  0.],

@@ -33,6 +33,12 @@ def _rank_in(op, what, group, rank, group_rank, otherwise=None):
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     """Puts the tensors of all processes together, in place: all hold the same bits afterwards.
 
+    Args:
+        tensor: on the CPU or a GPU, as the group's backend has it
+        op: a ReduceOp: SUM, AVG, PRODUCT, MIN, MAX ...
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+
     >>> loss = sf.tensor([3., 5.])
     >>> sf.distributed.all_reduce(loss, sf.distributed.ReduceOp.AVG)
     >>> loss
@@ -54,7 +60,14 @@ def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
 
 
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
-    """Puts the tensors of all processes together in that of dst."""
+    """Puts the tensors of all processes together in that of dst.
+
+    Args:
+        op: a ReduceOp
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+        group_dst: dst as a rank of the group, instead of dst
+    """
     if _is_outside(group):
         return None
     g = _group("reduce", group)
@@ -63,6 +76,11 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
 
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     """The values of process src's tensor, into everyone's.
+
+    Args:
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+        group_src: src as a rank of the group, instead of src
 
     >>> weight = sf.ones(2)
     >>> sf.distributed.broadcast(weight, src=0)
@@ -77,6 +95,10 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
 
 def all_gather(tensor_list, tensor, group=None, async_op=False):
     """tensor_list[i] becomes the tensor of process i; they have its size and dtype.
+
+    Args:
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
 
     >>> found = [sf.zeros(2) for _ in range(sf.distributed.get_world_size())]
     >>> sf.distributed.all_gather(found, sf.ones(2))
@@ -121,7 +143,12 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
 
 
 def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
-    """input_tensor_list[i] becomes output_tensor_list[this rank] of process i."""
+    """input_tensor_list[i] becomes output_tensor_list[this rank] of process i.
+
+    Args:
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+    """
     if _is_outside(group):
         return None
     g = _group("all_to_all", group)
@@ -153,7 +180,14 @@ class _Works:
 
 
 def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
-    """gather_list[i] of process dst becomes the tensor of process i."""
+    """gather_list[i] of process dst becomes the tensor of process i.
+
+    Args:
+        gather_list: a tensor for each process, at dst; None elsewhere
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+        group_dst: dst as a rank of the group, instead of dst
+    """
     if _is_outside(group):
         return None
     g = _group("gather", group)
@@ -162,7 +196,14 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
 
 
 def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None):
-    """tensor becomes scatter_list[this rank] of process src."""
+    """tensor becomes scatter_list[this rank] of process src.
+
+    Args:
+        scatter_list: a tensor for each process, at src; None elsewhere
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+        group_src: src as a rank of the group, instead of src
+    """
     if _is_outside(group):
         return None
     g = _group("scatter", group)
@@ -171,7 +212,12 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
 
 
 def barrier(group=None, async_op=False, device_ids=None):
-    """Returns when every process has called it."""
+    """Returns when every process has called it.
+
+    Args:
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+    """
     if _is_outside(group):
         return None
     return _given("barrier", _group("barrier", group)._barrier(async_op), async_op)
@@ -186,7 +232,13 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 
 
 def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
-    """Begins to send a tensor to process dst."""
+    """Begins to send a tensor to process dst.
+
+    Args:
+        group: the processes that take part; None: all
+        tag: which irecv it is for
+        group_dst: dst as a rank of the group, instead of dst
+    """
     if _is_outside(group):
         return None
     g = _group("isend", group)
@@ -194,7 +246,13 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
 
 
 def irecv(tensor, src=None, group=None, tag=0, group_src=None):
-    """Begins to receive a tensor from process src."""
+    """Begins to receive a tensor from process src.
+
+    Args:
+        group: the processes that take part; None: all
+        tag: which isend it waits for
+        group_src: src as a rank of the group, instead of src
+    """
     if _is_outside(group):
         return None
     g = _group("irecv", group)
@@ -202,13 +260,25 @@ def irecv(tensor, src=None, group=None, tag=0, group_src=None):
 
 
 def send(tensor, dst=None, group=None, tag=0, group_dst=None):
-    """Sends a tensor to process dst."""
+    """Sends a tensor to process dst.
+
+    Args:
+        group: the processes that take part; None: all
+        tag: which recv it is for
+        group_dst: dst as a rank of the group, instead of dst
+    """
     if work := isend(tensor, dst, group, tag, group_dst):
         work.wait()
 
 
 def recv(tensor, src=None, group=None, tag=0, group_src=None):
-    """Receives a tensor from process src, whose rank it returns."""
+    """Receives a tensor from process src, whose rank it returns.
+
+    Args:
+        group: the processes that take part; None: all
+        tag: which send it waits for
+        group_src: src as a rank of the group, instead of src
+    """
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
         return -1

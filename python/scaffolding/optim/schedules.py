@@ -148,6 +148,12 @@ def get_scheduler(
     ValueError for an unknown name, for num_warmup_steps, num_training_steps or step_rules missing where needed, for a
     negative number of warm-up steps, and for numbers of training steps or cycles that are not positive.
 
+    Args:
+        optimizer: whose learning rates are set
+        num_cycles: waves of cosine schedules, restarts of those with restarts
+        power: of the polynomial
+        last_epoch: the step before the first one; -1: begin anew
+
     >>> optimizer = optim.SGD([sf.ones(1)], lr=1.0)
     >>> schedule = optim.get_scheduler("cosine", optimizer, num_warmup_steps=1, num_training_steps=9)
     >>> optimizer.step(); schedule.step()

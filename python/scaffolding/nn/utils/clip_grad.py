@@ -33,6 +33,11 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
     RuntimeError when that is NaN or Inf and error_if_nonfinite is set; no gradient is changed then.
 
+    Args:
+        parameters: one or several, those without a gradient count nothing
+        norm_type: the order of the norm; inf is the largest gradient
+        foreach: changes nothing
+
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> layer(sf.tensor([[3., 4.]])).sum().backward()
     >>> nn.utils.clip_grad_norm_(layer.parameters(), max_norm=1.0), layer.weight.grad
