@@ -5,7 +5,7 @@ A model, not a measurement. Of each call of the dry emulator it takes
 - products and convolutions (as products of pixels, channels and taps): cycles of a multiprocessor for the tiles of the
   best of a few shapes, in whole rounds over all multiprocessors, as ops/matmul/wgmma_product.cu chooses its own by,
   times what libraries were measured to take more (OVER);
-- attention: products and exponentials one after the other (gpu_floor.py), its gradient as 2.8 of them;
+- attention: products and exponentials one after the other (attention_by_warpgroups), its gradient as 2.8 of them;
 - all else: bytes by the measured rate of a copy, times OVER;
 - NODE for every node of the graph; with SF_CUDA_PDL=on DEPENDENT_NODE for those that may start early behind such.
 
@@ -16,7 +16,9 @@ can be believed: it prints both.
 import math
 import re
 
-PROCESSORS, CLOCK, BANDWIDTH = 132, 1.452e9, 4.25e12  # at this clock a library makes 785 TFLOP/s
+FLOPS, BANDWIDTH = 785e12, 4.25e12  # one H200: measured
+FLOAT8_FLOPS = 1450e12  # what published kernels reach on this generation; not measured here
+PROCESSORS, CLOCK = 132, 1.452e9  # the clock of FLOPS
 LIBRARY_TILES = ((128, 256), (256, 128), (128, 128), (64, 128))
 OUR_TILES = ((128, 256), (128, 160), (64, 160), (128, 128), (128, 80), (64, 80))
 OVER = {
@@ -29,7 +31,6 @@ OVER = {
     "elementwise": 1.1,
 }
 GROUP_NORM_START = 10e-6  # its reduction between two passes: [2, 320, 128, 128] 36 us
-FLOAT8 = 785 / 1450  # seconds of a product of float8 codes to one of 16-bit numbers; published, not measured here
 # Measured on an H200 in November 2026 (docs/internals/cuda.md), with SF_CUDA_WGMMA and SF_CUDA_PDL off: milliseconds.
 MEASURED = {
     "UNet SD2.1 b2 64x64": 5.3,
@@ -42,15 +43,36 @@ MEASURED = {
 
 
 def product(m, n, k, tiles=LIBRARY_TILES, pieces=(1, 2, 4, 8)):
-    """Seconds of a product [m, k] [k, n] of 16-bit numbers; `pieces`: in how many parts k may be summed."""
+    """The least seconds of a product [m, k] [k, n] of 16-bit numbers, and (rows, columns) of its tile with the blocks
+    that share columns of it. pieces: in how many parts k may be summed."""
 
     def cycles(rows, columns, cluster, split):
         step = max(rows * columns / 32, (rows + columns / cluster) * 128 / 48)
         count = -(-m // (rows * cluster)) * -(-n // columns) * split
-        end = (9 * columns + 1500) * (1 if split == 1 else 2)  # parts are written and read once more
-        return -(-count // (PROCESSORS // cluster)) * (step * -(-k // (64 * split)) + 9 * columns) + end - 9 * columns
+        joined = 0 if split == 1 else 9 * columns + 1500  # parts are written and read once more
+        return -(-count // (PROCESSORS // cluster)) * (step * -(-k // (64 * split)) + 9 * columns) + 1500 + joined
 
-    return min(cycles(*t, cluster, s) for t in tiles for cluster in (1, 2) for s in pieces) / CLOCK
+    found = min(((*t, cluster, s) for t in tiles for cluster in (1, 2) for s in pieces), key=lambda t: cycles(*t))
+    return cycles(*found) / CLOCK, found[:3]
+
+
+def by_warpgroups(m, n, k):
+    """The same of our own kernels (ops/matmul/wgmma_product.cu, which chooses its tiles by this count)."""
+    return product(m, n, k, OUR_TILES, pieces=(1,))
+
+
+def attention_by_warpgroups(heads, queries, keys, width):
+    """Seconds of our own attention (ops/attention/attention_wgmma.cuh): a multiprocessor makes 2048 products of 16-bit
+    numbers a cycle and 16 exponentials, one after the other: so counted, published kernels of this kind
+    (FlashAttention-3, heads of 64, 128 and 256, long sequences) come out at 494, 659 and 791 TFLOP/s of 989 where 497,
+    648 and 756 were measured."""
+    columns = next(w for w in (48, 64, 80, 128, 160, 256) if width <= w)
+    of_tile, of_keys = 192 if columns <= 80 else 128, 96 if columns in (80, 160) else 128 if columns <= 128 else 64
+    steps = -(-keys // of_keys)
+    cycles = of_tile * of_keys * (2 * columns / 2048 + 1 / 16) * steps
+    start = 1500 + of_tile * columns * 4 / 48  # the first copies; queries and results
+    tiles = heads * -(-queries // of_tile)
+    return (-(-tiles // PROCESSORS) * (cycles + of_tile * columns * 4 / 48) + start) / CLOCK
 
 
 def sizes(event):
@@ -63,27 +85,30 @@ def of_product(event):
     n = round(event.flops / (2 * math.prod(batch) * m * k))
     if event.key == "linear_gradient":  # summed over rows
         m, k = k, m
-    float8 = FLOAT8 if event.key == "scaled_product" else 1
+    share = FLOPS / FLOAT8_FLOPS if event.key == "scaled_product" else 1
     if event.provider == "wgmma":
-        return float8 * product(m, n, k, OUR_TILES, pieces=(1,))
-    return OVER.get(event.key, OVER["gemm"]) * float8 * product(math.prod(batch) * m, n, k)
+        return share * by_warpgroups(m, n, k)[0]
+    return share * OVER.get(event.key, OVER["gemm"]) * product(math.prod(batch) * m, n, k)[0]
 
 
 def of_convolution(event):
     """As a product: its pixels, the channels that come out, taps of the channels that go in."""
-    first, second, third = [s for s in sizes(event) if len(s) == 4][:3]
-    pixels = lambda s: s[0] * s[2] * s[3]  # noqa: E731
+
+    def pixels(shape):
+        return shape[0] * shape[2] * shape[3]
+
+    _, second, third = [s for s in sizes(event) if len(s) == 4][:3]
     if event.key == "conv_forward":  # input, weight, result behind a bias
         m, n, k = pixels(sizes(event)[-1]), second[0], math.prod(second[1:])
     elif event.key == "conv_backward_data":  # gradient, weight, gradient of the input
         m, n, k = pixels(third), second[1], second[0] * second[2] * second[3]
     else:  # input, gradient, gradient of the weight
         m, n, k = math.prod(third[1:]), third[0], pixels(second)
-    return OVER["convolution"] * product(m, n, k)
+    return OVER["convolution"] * product(m, n, k)[0]
 
 
-def seconds(event, attention):
-    """Of a call, without its node. attention: gpu_floor.attention_by_warpgroups."""
+def seconds(event):
+    """Of a call, without its node."""
     moved, key = event.bytes / BANDWIDTH, event.key
     if key in ("gemm", "linear_add", "linear_gradient", "gated_linear", "scaled_product"):
         return max(of_product(event), moved)
@@ -92,7 +117,7 @@ def seconds(event, attention):
     if key in ("attention", "attention_backward") and event.flops:
         (b, heads, queries, width), (_, _, keys, _) = sizes(event)[:2]
         over = 1 if event.provider == "wgmma" and key == "attention" else OVER[key]
-        return max(over * attention(b * heads, queries, keys, width), moved)
+        return max(over * attention_by_warpgroups(b * heads, queries, keys, width), moved)
     if "norm" in key:
         return moved * OVER["norm"] + (GROUP_NORM_START if key.startswith("group_norm") else 0)
     return moved * OVER["elementwise"]

@@ -18,13 +18,13 @@ import time
 from collections import Counter
 
 import gpu_estimate
+from gpu_estimate import BANDWIDTH, FLOAT8_FLOPS, FLOPS, attention_by_warpgroups, by_warpgroups
 
 import scaffolding as sf
 from scaffolding import cuda
 from scaffolding.models import AutoencoderKL, UNet2DConditionModel
 
-FLOPS, BANDWIDTH, NODE = 785e12, 4.25e12, 1.3e-6  # one H200: measured; a node of a graph
-FLOAT8_FLOPS = 1450e12  # what published kernels reach on this generation; not measured here
+NODE = 1.3e-6  # of a graph, on one H200: measured
 SD21 = dict(cross_attention_dim=1024, attention_head_dim=[5, 10, 20, 20], use_linear_projection=True)
 SDXL = dict(
     block_out_channels=[320, 640, 1280],
@@ -181,7 +181,7 @@ def estimate(name, events):
     """Lines on what gpu_estimate.py expects of a pass, beside what was measured of it."""
     parts = Counter()
     for e in events:
-        parts[e.key] += gpu_estimate.seconds(e, attention_by_warpgroups)
+        parts[e.key] += gpu_estimate.seconds(e)
     nodes = NODE * sum(map(nodes_of, events))
     early = sum(e.counted[len(KINDS) + 1] for e in events) * (NODE - DEPENDENT_NODE)
     measured = gpu_estimate.MEASURED.get(name)
@@ -210,23 +210,6 @@ def roof(event):
     return max(event.flops / (FLOAT8_FLOPS if event.key == "scaled_product" else FLOPS), event.bytes / BANDWIDTH)
 
 
-# Our own products on warpgroups (ops/matmul/wgmma_product.cu, which chooses its tiles by the same count): cycles of a
-# multiprocessor, of which an H200 has 132, at the clock of FLOPS.
-TILES, PROCESSORS, CLOCK = ((128, 256), (128, 160), (64, 160), (128, 128), (128, 80), (64, 80)), 132, 1.452e9
-
-
-def by_warpgroups(m, n, k):
-    """The least seconds of a product [m, k] [k, n] by counting, its tile and the blocks that share columns of it."""
-
-    def cycles(rows, columns, cluster):
-        step = max(rows * columns / 32, (rows + columns / cluster) * 128 / 48)
-        tiles = -(-m // (rows * cluster)) * -(-n // columns)
-        return -(-tiles // (PROCESSORS // cluster)) * (step * -(-k // 64) + 9 * columns) + 1500
-
-    tile = min(((*t, cluster) for t in TILES for cluster in (1, 2)), key=lambda t: cycles(*t))
-    return cycles(*tile) / CLOCK, tile
-
-
 def products_of(events):
     """(m, n, k) of the products with weights as linear layers keep them, and how often each is made."""
     shapes = Counter()
@@ -235,20 +218,6 @@ def products_of(events):
         if e.key in ("gemm", "linear_add") and len(sizes) > 1 and sizes[1][2]:
             shapes[int(sizes[0][0]), int(sizes[1][1]), int(sizes[0][1]), e.key] += 1
     return shapes
-
-
-def attention_by_warpgroups(heads, queries, keys, width):
-    """The same of attention (ops/attention/attention_wgmma.cuh): a multiprocessor makes 2048 products of 16-bit numbers
-    a cycle and 16 exponentials, one after the other: so counted, published kernels of this kind (FlashAttention-3,
-    heads of 64, 128 and 256, long sequences) come out at 494, 659 and 791 TFLOP/s of 989 where 497, 648 and 756 were
-    measured."""
-    columns = next(w for w in (48, 64, 80, 128, 160, 256) if width <= w)
-    of_tile, of_keys = 192 if columns <= 80 else 128, 96 if columns in (80, 160) else 128 if columns <= 128 else 64
-    steps = -(-keys // of_keys)
-    cycles = of_tile * of_keys * (2 * columns / 2048 + 1 / 16) * steps
-    start = 1500 + of_tile * columns * 4 / 48  # the first copies; queries and results
-    tiles = heads * -(-queries // of_tile)
-    return (-(-tiles // PROCESSORS) * (cycles + of_tile * columns * 4 / 48) + start) / CLOCK
 
 
 def attentions_of(events):

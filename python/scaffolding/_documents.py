@@ -12,8 +12,8 @@ import os
 import re
 
 _read = {}
-# Files of arguments/, the later ones where the earlier ones say nothing.
-_EXAMPLES = ("ops", "nn", "data", "classes")
+_EXAMPLES = ("ops", "nn", "data", "classes")  # files of examples/, by subject
+# Files of arguments/ by subject, the later ones where the earlier ones say nothing.
 _FILES = {
     "ops": ["ops"],
     "nn": ["nn", "ops"],

@@ -108,8 +108,8 @@ std::string text_of(const OpFunction& f) {
 PyObject* get_doc(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
   return guarded([&] {
-    nb::object examples = nb::module_::import_("scaffolding._documents");
-    return examples.attr("document")(text_of(*f), "ops", f->op->name).release().ptr();
+    nb::object documents = nb::module_::import_("scaffolding._documents");
+    return documents.attr("document")(text_of(*f), "ops", f->op->name).release().ptr();
   });
 }
 // Without the example: for what takes over a document while the package is imported.

@@ -44,6 +44,20 @@ struct StridedLoop {
     });
   }
 
+  // Pixels of a few channels, whose rows are too short for a loop of their own.
+  bool has_pixels() const { return ndim > 1 && sizes[0] < 8 && sizes[1] >= 8; }
+  // f(char* const* ptrs, int64_t n) for n entries along dimension 1 of each channel in turn, while the cache has them.
+  template <class F> void run_pixels(int64_t grain, const F& f) const {
+    constexpr int64_t kBand = 256;
+    run_across(1, kBand, std::max<int64_t>(1, grain / (kBand * sizes[0])), [&](char* const* p, int64_t n) {
+      char* at[kMaxOperands];
+      for (int64_t i = 0; i < sizes[0]; ++i) {
+        for (int k = 0; k < operands; ++k) at[k] = p[k] + i * strides[k][0];
+        f(at, n);
+      }
+    });
+  }
+
   // The dimension along which operand i is dense, of elements of that many bytes; 0 where none is.
   int dense_dimension(int i, int64_t item) const {
     for (int d = 1; d < ndim; ++d)

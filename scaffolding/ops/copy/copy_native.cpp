@@ -102,9 +102,7 @@ void copy(const Copy& c) {
   const int64_t item = int64_t(size_of(c.dst.dtype));
   const bool same = c.dst.dtype == c.src.dtype;
   if (same && try_transpose(loop, item)) return;
-  // Pixels of a few channels are copied along the pixels, channel by channel, while the cache has them.
-  constexpr int64_t kBand = 256;
-  const bool pixels = loop.ndim > 1 && loop.sizes[0] < 8 && loop.sizes[0] * item <= 16 && loop.sizes[1] >= 8;
+  const bool pixels = loop.has_pixels() && loop.sizes[0] * item <= 16;
   const int along = pixels ? 1 : 0;
   const int64_t ds = loop.strides[0][along], ss = loop.strides[1][along];
   if (same && ds == item && ss == item && !pixels) {
@@ -115,11 +113,8 @@ void copy(const Copy& c) {
     visit_dtype(c.src.dtype, [&](auto s) {
       using D = typename decltype(d)::type;
       using S = typename decltype(s)::type;
-      if (!pixels) return loop.run(kGrain, [&](char* const* p, int64_t n) { row<D, S>(p[0], ds, p[1], ss, n); });
-      loop.run_across(1, kBand, std::max<int64_t>(1, kGrain / (kBand * loop.sizes[0])), [&](char* const* p, int64_t n) {
-        for (int64_t i = 0; i < loop.sizes[0]; ++i)
-          row<D, S>(p[0] + i * loop.strides[0][0], ds, p[1] + i * loop.strides[1][0], ss, n);
-      });
+      auto part = [&](char* const* p, int64_t n) { row<D, S>(p[0], ds, p[1], ss, n); };
+      pixels ? loop.run_pixels(kGrain, part) : loop.run(kGrain, part);
     });
   });
 }

@@ -24,17 +24,22 @@ template <class U> void gather(void* to, const char* from, int64_t stride, int64
 template <class U> void scatter(char* to, int64_t stride, const void* from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(to + i * stride) = static_cast<const U*>(from)[i];
 }
-void gather(size_t item, void* to, const char* from, int64_t stride, int64_t n) {
-  item == 4   ? gather<uint32_t>(to, from, stride, n)
-  : item == 2 ? gather<uint16_t>(to, from, stride, n)
-  : item == 8 ? gather<uint64_t>(to, from, stride, n)
-              : gather<uint8_t>(to, from, stride, n);
+// f(a number of as many bytes).
+template <class F> void by_size(size_t item, const F& f) {
+  item == 4 ? f(uint32_t()) : item == 2 ? f(uint16_t()) : item == 8 ? f(uint64_t()) : f(uint8_t());
 }
-void scatter(size_t item, char* to, int64_t stride, const void* from, int64_t n) {
-  item == 4   ? scatter<uint32_t>(to, stride, from, n)
-  : item == 2 ? scatter<uint16_t>(to, stride, from, n)
-  : item == 8 ? scatter<uint64_t>(to, stride, from, n)
-              : scatter<uint8_t>(to, stride, from, n);
+// `rows` rows of n elements, `row` bytes from each to the next on the strided side, one behind the other on the dense.
+void gather(size_t item, void* to, const char* from, int64_t stride, int64_t n, int64_t rows = 1, int64_t row = 0) {
+  by_size(item, [&](auto as) {
+    using U = decltype(as);
+    for (int64_t r = 0; r < rows; ++r) gather<U>(static_cast<U*>(to) + r * n, from + r * row, stride, n);
+  });
+}
+void scatter(size_t item, char* to, int64_t stride, const void* from, int64_t n, int64_t rows = 1, int64_t row = 0) {
+  by_size(item, [&](auto as) {
+    using U = decltype(as);
+    for (int64_t r = 0; r < rows; ++r) scatter<U>(to + r * row, stride, static_cast<const U*>(from) + r * n, n);
+  });
 }
 
 // What stands at p.
@@ -158,23 +163,6 @@ static bool run_across(const Kernel& kernel, const PointwiseRow& row, const cpu:
   return true;
 }
 
-// `rows` rows of n elements, of which each operand has its own strides, one behind the other.
-template <class U>
-static void gather_rows(void* to, const char* from, int64_t row, int64_t stride, int64_t rows, int64_t n) {
-  auto* d = static_cast<U*>(to);
-  for (int64_t r = 0; r < rows; ++r, from += row)
-    for (int64_t i = 0; i < n; ++i) *d++ = *reinterpret_cast<const U*>(from + i * stride);
-}
-template <class U>
-static void scatter_rows(char* to, int64_t row, int64_t stride, const void* from, int64_t rows, int64_t n) {
-  auto* s = static_cast<const U*>(from);
-  for (int64_t r = 0; r < rows; ++r, to += row)
-    for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(to + i * stride) = *s++;
-}
-template <class F> static void by_size(int64_t item, const F& f) {
-  item == 4 ? f(uint32_t()) : item == 2 ? f(uint16_t()) : item == 8 ? f(uint64_t()) : f(uint8_t());
-}
-
 // Rows of a few elements, such as the colours of a picture beside one number for each colour: as many as fit the stage
 // are one call of the kernel, since a call for each takes longer than its elements do. False where rows are longer.
 template <class Kernel>
@@ -190,18 +178,12 @@ static bool run_short(const Kernel& kernel, const PointwiseRow& row, const cpu::
     r.n = rows * n;
     auto whole = [&](int k, int64_t size) { return loop.strides[k][0] == size && loop.strides[k][1] == size * n; };
     for (int k = 1; k < loop.operands; ++k) {
-      if (!whole(k, item))
-        by_size(item, [&](auto as) {
-          gather_rows<decltype(as)>(stage[k], p[k], loop.strides[k][1], loop.strides[k][0], rows, n);
-        });
+      if (!whole(k, item)) gather(size_t(item), stage[k], p[k], loop.strides[k][0], n, rows, loop.strides[k][1]);
       r.in[which[k]] = whole(k, item) ? p[k] : stage[k];
     }
     r.out = whole(0, out_item) ? p[0] : stage[0];
     kernel(r);
-    if (!whole(0, out_item))
-      by_size(out_item, [&](auto as) {
-        scatter_rows<decltype(as)>(p[0], loop.strides[0][1], loop.strides[0][0], stage[0], rows, n);
-      });
+    if (!whole(0, out_item)) scatter(size_t(out_item), p[0], loop.strides[0][0], stage[0], n, rows, loop.strides[0][1]);
   });
   return true;
 }

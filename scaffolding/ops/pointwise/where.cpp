@@ -1,5 +1,4 @@
 // where, masked_fill and lerp.
-#include <algorithm>
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/cpu/strided.h"
 #include "scaffolding/core/op.h"
@@ -98,26 +97,19 @@ namespace {
 
 // Any dtype by its size: the bytes are only moved.
 template <class U> void rows(const Where& w) {
-  constexpr int64_t kGrain = 1 << 14, kBand = 256;
+  constexpr int64_t kGrain = 1 << 14;
   cpu::StridedLoop loop{&w.out, &w.condition, &w.a, &w.b};
-  auto along = [&](int d) {
-    return [so = loop.strides[0][d], sm = loop.strides[1][d], sa = loop.strides[2][d], sb = loop.strides[3][d]](
-               char* to, const char* mask, const char* a, const char* b, int64_t n) {
-      for (int64_t i = 0; i < n; ++i)
-        *reinterpret_cast<U*>(to + i * so) = *reinterpret_cast<const bool*>(mask + i * sm)
-                                                 ? *reinterpret_cast<const U*>(a + i * sa)
-                                                 : *reinterpret_cast<const U*>(b + i * sb);
-    };
+  const bool pixels = loop.has_pixels();
+  const int along = pixels ? 1 : 0;
+  const int64_t so = loop.strides[0][along], sm = loop.strides[1][along], sa = loop.strides[2][along],
+                sb = loop.strides[3][along];
+  auto part = [&](char* const* p, int64_t n) {
+    for (int64_t i = 0; i < n; ++i)
+      *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const bool*>(p[1] + i * sm)
+                                                 ? *reinterpret_cast<const U*>(p[2] + i * sa)
+                                                 : *reinterpret_cast<const U*>(p[3] + i * sb);
   };
-  if (loop.ndim < 2 || loop.sizes[0] >= 8 || loop.sizes[1] < 8)
-    return loop.run(kGrain, [row = along(0)](char* const* p, int64_t n) { row(p[0], p[1], p[2], p[3], n); });
-  // Pixels of a few channels: along the pixels, channel by channel, while the cache has them.
-  const int64_t channels = loop.sizes[0];
-  loop.run_across(1, kBand, std::max<int64_t>(1, kGrain / (kBand * channels)),
-                  [&, row = along(1)](char* const* p, int64_t n) {
-                    auto at = [&](int k, int64_t i) { return p[k] + i * loop.strides[k][0]; };
-                    for (int64_t i = 0; i < channels; ++i) row(at(0, i), at(1, i), at(2, i), at(3, i), n);
-                  });
+  pixels ? loop.run_pixels(kGrain, part) : loop.run(kGrain, part);
 }
 void where_cpu(const Where& w) {
   size_t item = size_of(w.out.dtype);

@@ -27,6 +27,20 @@ def networks(monkeypatch):
         sys.modules.pop(name, None)
 
 
+def counted(row, *options, **environment):
+    """What the script prints of the row."""
+    if "cuda_emulator" not in LIBRARY:
+        pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
+    ran = subprocess.run(
+        [sys.executable, SCRIPT, "--row", row, *options],
+        env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1", **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 # The operations are those of the networks, whatever the kernels: they must not change.
 @pytest.mark.parametrize(
     ("row", "most_nodes", "gflop"),
@@ -43,22 +57,14 @@ def networks(monkeypatch):
     ],
 )
 def test_launches_stay_below_what_they_were(row, most_nodes, gflop, networks):
-    if "cuda_emulator" not in LIBRARY:
-        pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
-    ran = subprocess.run(
-        [sys.executable, SCRIPT, "--row", row],
-        env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    nodes, work = re.search(rf"^{re.escape(row)}: (\d+) nodes, ([\d.]+) GFLOP", ran.stdout, re.MULTILINE).groups()
+    said = counted(row)
+    nodes, work = re.search(rf"^{re.escape(row)}: (\d+) nodes, ([\d.]+) GFLOP", said, re.MULTILINE).groups()
     assert float(work) == pytest.approx(gflop, rel=1e-4)
-    assert 0 < int(nodes) <= most_nodes, ran.stdout
+    assert 0 < int(nodes) <= most_nodes, said
     if row.endswith("float8"):  # what the floors of benchmarks/gpu take to be so
-        counted = re.search(r"^  scaled_product .* ([\d.]+) +[\d.]+ +[\d.]+ +[\d.]+$", ran.stdout, re.MULTILINE)
+        product = re.search(r"^  scaled_product .* ([\d.]+) +[\d.]+ +[\d.]+ +[\d.]+$", said, re.MULTILINE)
         flop = 2 * networks.FLOAT8_FLOP["sdxl" if "SDXL" in row else "sd21"]
-        assert 1e9 * float(counted[1]) == pytest.approx(flop, rel=1e-4)
+        assert 1e9 * float(product[1]) == pytest.approx(flop, rel=1e-4)
 
 
 # What a model expects is worth something as long as it says of networks what was measured of them. Set on SDXL's.
@@ -67,18 +73,10 @@ def test_launches_stay_below_what_they_were(row, most_nodes, gflop, networks):
     [("UNet SDXL b2 128x128", 0.02), ("UNet SD2.1 b2 64x64", 0.05), ("VAE decode 1024", 0.1), ("training SD2.1", 0.1)],
 )
 def test_the_model_says_what_was_measured(row, within):
-    if "cuda_emulator" not in LIBRARY:
-        pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
-    ran = subprocess.run(
-        [sys.executable, SCRIPT, "--row", row, "--estimate"],
-        env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1", "SF_CUDA_WGMMA": "off", "SF_CUDA_PDL": "off"},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = re.search(r"no measurement: ([\d.]+) ms; measured with [a-z ]+: ([\d.]+) ms", ran.stdout)
+    said = counted(row, "--estimate", SF_CUDA_WGMMA="off", SF_CUDA_PDL="off")
+    found = re.search(r"no measurement: ([\d.]+) ms; measured with [a-z ]+: ([\d.]+) ms", said)
     estimated, measured = map(float, found.groups())
-    assert estimated == pytest.approx(measured, rel=within), ran.stdout
+    assert estimated == pytest.approx(measured, rel=within), said
 
 
 # Of the kernels that our own products are among: those that may start early, and what stands behind such.
@@ -87,15 +85,7 @@ def test_the_model_says_what_was_measured(row, within):
     [("UNet SD2.1 b2 64x64", 312, 258, 369), ("UNet SDXL b2 128x128", 908, 863, 956)],
 )
 def test_kernels_that_may_start_early_stay_so(row, least_early, least_behind, most_nodes):
-    if "cuda_emulator" not in LIBRARY:
-        pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
-    ran = subprocess.run(
-        [sys.executable, SCRIPT, "--row", row, "--dependent"],
-        env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1", "SF_CUDA_WGMMA": "on"},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = re.search(r"(\d+) of (\d+) kernels of ours may start early, (\d+) of (\d+) nodes", ran.stdout)
+    said = counted(row, "--dependent", SF_CUDA_WGMMA="on")
+    found = re.search(r"(\d+) of (\d+) kernels of ours may start early, (\d+) of (\d+) nodes", said)
     early, kernels, behind, nodes = map(int, found.groups())
-    assert least_early <= early <= kernels and least_behind <= behind < nodes <= most_nodes, ran.stdout
+    assert least_early <= early <= kernels and least_behind <= behind < nodes <= most_nodes, said

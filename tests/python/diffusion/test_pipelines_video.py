@@ -19,7 +19,7 @@ def made(name):
 
 
 def test_the_documents_pipeline_around_a_dit_model():
-    transformer = DiTModel(patch_size=2, in_channels=16, hidden_size=1152, depth=4)  # of the documents' 28
+    transformer = DiTModel(patch_size=2, in_channels=16, hidden_size=1152, depth=28)
     sched = CogVideoXDPMScheduler(num_train_timesteps=1000, snr_shift_scale=3.0, prediction_type="v_prediction")
     pipe = CogVideoXPipeline(transformer=transformer, scheduler=sched, num_frames=49, latent_channels=16)
     prompt_embeds = sf.randn(1, 7, 4096)  # (B, S, D) text embeddings
