@@ -80,7 +80,7 @@ def clamp_min(input, min):
     >>> sf.clamp_min(sf.tensor([-2., 3.]), 0)
     tensor([0., 3.])
     """
-    return _core.clamp(input, min=min)
+    return input.clamp(min=min)
 
 
 @_export
@@ -90,7 +90,7 @@ def clamp_max(input, max):
     >>> sf.clamp_max(sf.tensor([-2., 3.]), 1)
     tensor([-2.,  1.])
     """
-    return _core.clamp(input, max=max)
+    return input.clamp(max=max)
 
 
 @_export
@@ -136,7 +136,7 @@ def tensor_split(input, indices_or_sections, dim=0):
         size, longer = divmod(n, indices_or_sections)
         cuts = [i * size + (i if i < longer else longer) for i in range(1, indices_or_sections)]
     else:
-        cuts = [int(i) for i in indices_or_sections]
+        cuts = [max(i + n, 0) if i < 0 else i for i in map(int, indices_or_sections)]
     starts, ends = [0, *cuts], [*cuts, n]
     return tuple(_core.slice(input, dim, a, b if b > a else a) for a, b in zip(starts, ends))
 

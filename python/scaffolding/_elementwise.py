@@ -178,9 +178,13 @@ def sinc(input):
     >>> sf.sinc(sf.tensor([0., 0.5]))
     tensor([1.0000, 0.6366])
     """
-    zero = input == 0
-    angle = _core.where(zero, _core.ones_like(input), input) * math.pi
-    return _core.where(zero, _core.ones_like(input), _core.sin(angle) / angle)
+    angle = input * math.pi
+    # Near 0 the gradient of the quotient would be a difference of equal numbers: the series, exact below 0.1.
+    near = _core.abs(angle) < 0.1
+    t = _core.where(near, angle, 0.0) ** 2
+    series = 1 + t * (-1 / 6 + t * (1 / 120 + t * (-1 / 5040 + t / 362880)))
+    angle = _core.where(near, 1.0, angle)
+    return _core.where(near, series, _core.sin(angle) / angle)
 
 
 @_with_alias()
@@ -207,6 +211,11 @@ def logit(input, eps=None):
     return _core.log(input / (1 - input))
 
 
+def _floating_type(input, other):
+    dtype = _core.result_type(input, other)
+    return dtype if dtype.is_floating_point else _core.get_default_dtype()
+
+
 @_export
 def logaddexp2(input, other):
     """log2(2^input + 2^other).
@@ -214,7 +223,8 @@ def logaddexp2(input, other):
     >>> sf.logaddexp2(sf.tensor([100.]), sf.tensor([100.]))
     tensor([101.])
     """
-    return _core.logaddexp(input * math.log(2), other * math.log(2)) / math.log(2)
+    dtype = _floating_type(input, other)
+    return _core.logaddexp(input.to(dtype) * math.log(2), other.to(dtype) * math.log(2)) / math.log(2)
 
 
 @_with_alias()
@@ -236,7 +246,9 @@ def ldexp(input, other):
     >>> sf.ldexp(sf.tensor([1., 3.]), sf.tensor([4, -1]))
     tensor([16.0000,  1.5000])
     """
-    return input * _core.exp2(other.to(_core.get_default_dtype()))
+    dtype = _floating_type(input, other)
+    wide = _core.promote_types(dtype, _core.float32)  # a power of two may be out of 16 bits where the result is not
+    return (input.to(wide) * _core.exp2(other.to(wide))).to(dtype)
 
 
 def _special(name, of, doc):

@@ -259,10 +259,14 @@ def _second_form(name):
     return register
 
 
+def _positions(input):
+    return _core.nonzero(input.reshape(1) if input.dim() == 0 else input).unbind(1)
+
+
 @_second_form("where")
 def _where(condition, input=None, other=None):
     if input is None and other is None:
-        return _core.nonzero(condition).unbind(1)
+        return _positions(condition)
     raise TypeError("where: takes (condition, input, other) or (condition)")
 
 
@@ -284,6 +288,18 @@ def _clamp(input, min=None, max=None):
     return result if max is None else _core.minimum(result, max)
 
 
+@_second_form("clamp_")
+def _clamp_(self, min=None, max=None):
+    return self.copy_(_clamp(self.clone() if self.requires_grad else self, min, max))
+
+
+@_second_form("masked_fill")
+def _masked_fill(input, mask, value):
+    if value.dim() > 0:
+        raise ValueError(f"masked_fill: value must be a number or a tensor of one, got shape {list(value.shape)}")
+    return _core.where(mask, value.to(input.dtype), input)
+
+
 _SCATTERED = {"add": "sum", "multiply": "prod"}
 
 
@@ -301,8 +317,7 @@ def _scatter(input, dim, index, src=None, value=None, reduce=None):
 
 @_second_form("nonzero")
 def _nonzero(input, as_tuple=False):
-    positions = _core.nonzero(input)
-    return positions.unbind(1) if as_tuple else positions
+    return _positions(input) if as_tuple else _core.nonzero(input)
 
 
 @_second_form("pow")

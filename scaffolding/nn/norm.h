@@ -95,7 +95,7 @@ struct LayerNorm : Module {
 
 struct RMSNorm : Module {
   Shape normalized_shape;
-  std::optional<Number> eps;  // absent: the dtype's epsilon
+  std::optional<Number> eps;  // absent: float32's epsilon, of float64 its own
   bool elementwise_affine;
   Tensor weight;  // [normalized_shape], or absent
   SF_MODULE(RMSNorm, weight)

@@ -6,6 +6,7 @@
 
 #include "python/bindings/core/bind_generator.h"
 #include "python/bindings/core/call_arguments.h"
+#include "scaffolding/autograd/mode.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf::py {
@@ -180,6 +181,8 @@ Value to_value(const std::string& op, const ArgInfo& info, PyObject* o) {
     }
     case ArgKind::Scalar: {
       Scalar s;
+      // As a number a tensor would lose its gradient: an op has a second form for it, or it is an error.
+      if (is_tensor(o) && tensor_of(o).requires_grad() && autograd::grad_enabled()) break;
       if (!to_scalar(o, s)) break;
       if (s.kind() == Scalar::Bool) return s.to_bool();
       if (s.kind() == Scalar::Int) return s.to_int();

@@ -18,7 +18,7 @@ fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices local_resp
 lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d max_unpool3d rrelu_
 max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d_with_indices
 adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices
-adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear celu_
+avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear celu_
 channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity elu_ fold
 gaussian_nll_loss gelu grid_sample group_norm gumbel_softmax hardshrink hardtanh_ huber_loss instance_norm interpolate
 layer_norm leaky_relu_ linear logsigmoid normalize pad pairwise_distance pdist
@@ -124,8 +124,19 @@ for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
         "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
         _perhaps_indices,
     )
+
+
+def _kept_sizes(op, arguments):
+    size = arguments["output_size"]
+    if size is None or (isinstance(size, (tuple, list)) and None in size):  # a side that stays is -1
+        arguments["output_size"] = -1 if size is None else [-1 if n is None else n for n in size]
+    return _perhaps_indices(op, arguments)
+
+
 for _name in ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"):
-    _form(_name, "input, output_size, return_indices=False", _perhaps_indices)
+    _form(_name, "input, output_size, return_indices=False", _kept_sizes)
+for _name in ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"):
+    _form(_name, "input, output_size", _kept_sizes)
 
 
 def fractional_max_pool2d(

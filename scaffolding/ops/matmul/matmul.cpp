@@ -93,8 +93,7 @@ static Tensor multiplied(const Tensor& input, const Tensor& other) {
   if (other.ndim() == 2 && input.ndim() > 2) {  // one product with all rows
     Shape out = input.shape();
     out.back() = other.size(1);
-    return product("matmul", input.reshape({input.numel() / std::max<int64_t>(inner_a, 1), inner_a}), other)
-        .reshape(out);
+    return product("matmul", input.flatten(0, -2), other).reshape(out);
   }
   if (input.ndim() == 2 && other.ndim() == 2) return product("matmul", input, other);
   Shape ba(input.shape().data(), input.ndim() - 2), bb(other.shape().data(), other.ndim() - 2),
@@ -199,6 +198,7 @@ Tensors linear_gradients(const Tensor& dy, const Tensor& input, const Tensor& we
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   SF_AUTOCAST(linear, input, weight, bias);
   check_pair("linear", input, weight);
+  if (weight.ndim() == 1) return bias ? matmul(input, weight) + bias : matmul(input, weight);
   SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, "linear: needs input [..., K] and weight [N, K], got ",
            input.shape(), " and ", weight.shape());
   int64_t k = weight.size(1), n = weight.size(0);

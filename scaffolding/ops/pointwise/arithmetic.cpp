@@ -34,11 +34,11 @@ Tensor& in_place(const char* op, const PointwiseTable& table, Tensor& self, cons
 }  // namespace
 
 Tensor& Tensor::add_(const Tensor& other, const Scalar& alpha) {
-  return in_place("add_", add_forward, *this, other, alpha.to_double(), false, false,
+  return in_place("add_", add_forward, *this, other, pointwise::factor("add_", *this, other, alpha), false, false,
                   [&](const Tensor& x, const Tensor& y) { return add(x, y, alpha); });
 }
 Tensor& Tensor::sub_(const Tensor& other, const Scalar& alpha) {
-  return in_place("sub_", sub_forward, *this, other, alpha.to_double(), false, false,
+  return in_place("sub_", sub_forward, *this, other, pointwise::factor("sub_", *this, other, alpha), false, false,
                   [&](const Tensor& x, const Tensor& y) { return sub(x, y, alpha); });
 }
 Tensor& Tensor::mul_(const Tensor& other) {

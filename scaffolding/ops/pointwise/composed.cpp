@@ -29,12 +29,16 @@ double largest(DType t) {
 struct Pair {
   Tensor a, b;
 };
-Tensor in_dtype(const Tensor& x, DType t) { return x.impl()->is_scalar ? x : to_dtype(x, t); }
+// A number stays one beside a tensor of dimensions: it has more bits than 16. Beside a 0-d tensor it would widen that.
+Tensor in_dtype(const Tensor& x, const Tensor& beside, DType t) {
+  if (!x.impl()->is_scalar || beside.ndim() == 0) return to_dtype(x, t);
+  return x.dtype() == kBool && t != kBool ? wrapped(int64_t(x.item() != 0)) : x;
+}
 Pair pair_of(const char* op, const Tensor& a, const Tensor& b, bool float_only) {
   check_defined(op, "input", a);
   check_defined(op, "other", b);
   DType t = pointwise::prepare(op, a, b, float_only).dtype;
-  return {in_dtype(a, t), in_dtype(b, t)};
+  return {in_dtype(a, b, t), in_dtype(b, a, t)};
 }
 
 // gradient(dy, a, b) gives those of a and b before broadcasting is undone.
@@ -133,7 +137,7 @@ Tensor heaviside(const Tensor& input, const Tensor& values) {
   SF_CHECK_AS(TypeError, values.impl()->is_scalar || values.dtype() == input.dtype(),
               "heaviside: values must have the dtype of input, ", input.dtype(), ", got ", values.dtype());
   autograd::NoGrad off;
-  Tensor at_zero = in_dtype(values, input.dtype()), step = to_dtype(gt(input, wrapped(0)), input.dtype());
+  Tensor at_zero = in_dtype(values, input, input.dtype()), step = to_dtype(gt(input, wrapped(0)), input.dtype());
   return where(eq(input, wrapped(0)), at_zero, step);
 }
 

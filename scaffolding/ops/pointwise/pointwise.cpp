@@ -393,15 +393,19 @@ static void check_alpha(const char* op, const Tensor& a, const Tensor& b, const 
   SF_CHECK_AS(TypeError, is_floating(a.dtype()) || is_floating(b.dtype()), op,
               ": alpha must be an integer for integer tensors, got ", alpha.to_double());
 }
+double pointwise::factor(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  const double f = alpha.to_double();  // bytes wrap around: -1 is 255
+  return f < 0 && prepare(op, a, b, false).dtype == kUInt8 ? double(uint8_t(int64_t(f))) : f;
+}
 Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) {
   check_alpha("add", input, other, alpha);
-  return binary(add_op, input, other, alpha.to_double());
+  return binary(add_op, input, other, pointwise::factor("add", input, other, alpha));
 }
 Tensor sub(const Tensor& input, const Tensor& other, const Scalar& alpha) {
   check_alpha("sub", input, other, alpha);
   SF_CHECK_AS(TypeError, !input || !other || (input.dtype() != kBool && other.dtype() != kBool),
               "sub: bool tensors cannot be subtracted; use logical_xor");
-  return binary(sub_op, input, other, alpha.to_double());
+  return binary(sub_op, input, other, pointwise::factor("sub", input, other, alpha));
 }
 Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode) {
   if (!rounding_mode) return binary(div_op, input, other);

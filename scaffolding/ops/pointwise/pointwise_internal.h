@@ -28,6 +28,8 @@ Tensor result_like(const Shape& shape, DType t, Device device, const Tensor& a, 
 TensorView operand(const Tensor& x, const Operands& o, Tensor& keep);
 // RuntimeError when an element of an integer divisor is 0 (the CPU would trap).
 void check_divisor(const char* op, const Operands& o);
+// alpha of add and sub as the kernels take it.
+double factor(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha);
 Tensor binary_forward(const char* op, const PointwiseTable& table, const Operands& o, double p0, DType out);
 
 }  // namespace sf::pointwise

@@ -79,7 +79,8 @@ Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight) {
       "lerp", y, {input, end, weight},
       [a = autograd::save(input), b = autograd::save(end), w = autograd::save(weight)](const Tensor& dy) -> Tensors {
         Tensor x = a.get(), e = b.get(), t = w.get();
-        return {sum_to(dy * (1.0 - t), x.shape()), sum_to(dy * t, e.shape()), sum_to(dy * (e - x), t.shape())};
+        Tensor rest = t.impl()->is_scalar ? wrapped(1.0 - t.item()) : 1.0 - t;  // a number is a double
+        return {sum_to(dy * rest, x.shape()), sum_to(dy * t, e.shape()), sum_to(dy * (e - x), t.shape())};
       });
 }
 

@@ -7,7 +7,7 @@
 namespace sf {
 
 // y = input / sqrt(mean(input^2) + eps) * weight over the last dimensions normalized_shape. eps None:
-// the dtype's epsilon.
+// float32's epsilon, of float64 its own.
 Tensor rms_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
 // s = input + residual, (rms_norm(s), s): one pass over memory.

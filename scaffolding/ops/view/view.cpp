@@ -370,7 +370,8 @@ Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   SF_CHECK(chunks > 0, "chunk: chunks must be positive, got ", chunks);
   SF_CHECK(x.ndim() > 0, "chunk: a 0-d tensor cannot be split");
   int64_t n = x.shape()[wrap_dim("chunk", dim, x.ndim())];
-  return split(x, {std::max<int64_t>(1, n / chunks + (n % chunks != 0))}, dim);
+  if (n == 0) return split(x, Shape::filled(chunks, 0), dim);
+  return split(x, {n / chunks + (n % chunks != 0)}, dim);
 }
 
 Tensors unbind(const Tensor& x, int64_t dim) {
