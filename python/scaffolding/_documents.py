@@ -1,9 +1,9 @@
 """What the documents of ops, layers, networks, pipelines and optimizers end with: their arguments, and an example:
-help(sf.softmax), help(sf.nn.Conv2d).
+help(sf.softmax), help(sf.nn.Conv2d). What functions of Python and methods have in common: help(pipe.from_pretrained).
 
 Both are read when such a document is asked for. arguments/: "name, name: text" says what an argument of that name is
 everywhere; behind "[names]" it is said for functions and classes of these names alone, and "[names] = name" takes
-over what is said of another. examples/: a line of names, a session of Python as doctest has them, an empty line;
+over what is said of another; a method's name is Class.method or method. examples/: a line of names, a session of Python as doctest has them, an empty line;
 "ReLU = relu" gives a layer the example of the function that it calls. Functions of Python have theirs in their
 docstrings.
 """
@@ -22,6 +22,9 @@ _FILES = {
     "optim": ["optim"],
     "classes": ["classes"],
     "data": ["classes"],
+    "functions": ["functions"],
+    "optim.functional": ["functional", "optim"],
+    "forward": ["functions", "nn", "ops"],
 }
 
 
@@ -91,6 +94,61 @@ def document(text, subject, name, parameters=None):
         session = table(subject).get(name)
         mark = "\n\n" if session else ""
     return text + ("\n\nArgs:" + lines if lines else "") + (mark + session if mark else "")
+
+
+def describe(namespace, subject="functions"):
+    """Writes into the docstrings of a package's functions, classes and their methods what its files say of arguments
+    that the text does not name. For packages that are imported when they are asked for: it reads the files at once."""
+    files = [meanings(file) for file in _FILES[subject]]
+    known = set().union(*(general for general, _, _ in files), *(e for _, of, _ in files for e in of.values()))
+    own = tuple(namespace["__name__"].split("."))
+    seen = set()
+    for value in list(namespace.values()):
+        for owner in value.__mro__ if isinstance(value, type) else ():
+            if owner not in seen and _is_of(owner, own):
+                seen.add(owner)
+                for member in list(vars(owner).values()):
+                    member = getattr(member, "__func__", member)
+                    _describe(member, member, subject, known)
+                if isinstance(vars(owner).get("__doc__"), str):
+                    _describe(owner, owner.__init__, subject, known)
+        if not isinstance(value, type) and _is_of(value, own):
+            _describe(value, value, subject, known)
+
+
+def _is_of(value, package):
+    module = getattr(value, "__module__", None)
+    return isinstance(module, str) and tuple(module.split(".")[: len(package)]) == package
+
+
+def _describe(of, function, subject, known):
+    """of: whose docstring it is, the function itself or the class that it makes an object of."""
+    code = getattr(function, "__code__", None)
+    if code is None or of.__doc__ is None:  # it may take over a base's
+        return
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if known.isdisjoint(parameters):
+        return
+    from inspect import cleandoc
+
+    text = cleandoc(of.__doc__)
+    ahead = text.partition(">>>")[0]
+    new = [p for p in parameters if p in known and not re.search(rf"\b{p}\b", ahead)]
+    said = [(p, _meaning_of(of, subject, p)) for p in new]
+    lines = "".join(f"\n    {p}: {its}" for p, its in said if its)
+    if lines:
+        text, mark, session = text.partition("\n\n>>>")
+        text += lines if "\nArgs:\n" in text else "\n\nArgs:" + lines
+        of.__doc__ = text.strip() + mark + session
+
+
+def _meaning_of(named, subject, argument):
+    """That of its section [Class.method], of [method], or what is said everywhere."""
+    for name in (named.__qualname__, named.__name__):
+        for _, of, _ in map(meanings, _FILES[subject]):
+            if argument in of.get(name, {}):
+                return of[name][argument]
+    return meaning(subject, "", argument)
 
 
 class _Document:

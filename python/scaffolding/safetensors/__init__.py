@@ -6,6 +6,7 @@ memory, never the file. The file must not be truncated while tensors of it live.
 
 import os
 
+from .._documents import describe as _describe
 from .._missing import help_modules
 from .. import _core
 
@@ -161,4 +162,5 @@ class safe_open:  # noqa: N801  (the package's name)
 
 from .models import load_model, save_model  # noqa: E402  (it needs what is above)
 
+_describe(globals())
 help_modules()  # this one is imported after the others
