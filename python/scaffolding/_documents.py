@@ -2,10 +2,10 @@
 help(sf.softmax), help(sf.nn.Conv2d). What functions of Python and methods have in common: help(pipe.from_pretrained).
 
 Both are read when such a document is asked for. arguments/: "name, name: text" says what an argument of that name is
-everywhere; behind "[names]" it is said for functions and classes of these names alone, and "[names] = name" takes
-over what is said of another; a method's name is Class.method or method. examples/: a line of names, a session of Python as doctest has them, an empty line;
-"ReLU = relu" gives a layer the example of the function that it calls. Functions of Python have theirs in their
-docstrings.
+everywhere; behind "[names]" it is said for functions and classes of these names alone (of methods Class.method or
+method), and "[names] = name" takes over what is said of another. examples/: a line of names, a session of Python as
+doctest has them, an empty line; "ReLU = relu" gives a layer the example of the function that it calls. Functions of
+Python have theirs in their docstrings.
 """
 
 import os

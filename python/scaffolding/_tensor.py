@@ -128,13 +128,13 @@ Tensor.real = property(lambda self: self, doc="The tensor itself: its numbers ar
 
 @_method
 def is_same_size(self, other):
-    """Whether both have the same shape."""
+    """Whether other has the same shape."""
     return self.shape == other.shape
 
 
 @_method
 def as_subclass(self, cls):
-    """The same memory as an instance of a subclass of Tensor."""
+    """The same memory as an instance of cls, a subclass of Tensor."""
     return _core._make_subclass(cls, self, self.requires_grad and self.is_leaf, False)
 
 

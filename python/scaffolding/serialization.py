@@ -20,7 +20,7 @@ def _path_or_data(f, method):
 
 
 def save(obj, f, *, pickle_protocol=2, _use_new_zipfile_serialization=True):
-    """Writes obj to a path or a file object, as torch.save does; torch.load(weights_only=True) reads the file.
+    """Writes obj to f, a path or a file object, as torch.save does; torch.load(weights_only=True) reads the file.
 
     obj: tensors, parameters, numbers, strings, bytes, None, dtypes, devices, and dicts, OrderedDicts, Counters, lists,
     tuples, sets and Sizes of them. Tensors that share memory share it again after loading; subclasses of Tensor but for

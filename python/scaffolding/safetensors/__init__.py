@@ -27,7 +27,7 @@ def load_file(filename, device="cpu"):
 
 
 def load(data):
-    """The tensors of a file's bytes, by name.
+    """The tensors of data, a file's bytes, by name.
 
     >>> sf.safetensors.load(sf.safetensors.save({"weight": sf.ones(2)}))
     {'weight': tensor([1., 1.])}
@@ -64,7 +64,7 @@ def save_file(tensors, filename, metadata=None):
 
 
 def save(tensors, metadata=None):
-    """The bytes of the file that save_file writes.
+    """The bytes of the file that save_file writes of these tensors and metadata.
 
     >>> raw = sf.safetensors.save({"weight": sf.ones(2)})
     >>> len(raw)

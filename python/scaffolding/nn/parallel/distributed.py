@@ -386,7 +386,7 @@ class DistributedDataParallel(Module, Joinable):
         return self._parts.state_dict()
 
     def load_parts_state_dict(self, state):
-        """Goes on from parts_state_dict() of any number of processes."""
+        """Goes on from state, the parts_state_dict() of any number of processes."""
         self._parts_of(state["count"]).load_state_dict(state)
 
     def register_comm_hook(self, state, hook):
@@ -406,7 +406,8 @@ class DistributedDataParallel(Module, Joinable):
     # Uneven ends.
 
     def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
-        """Within it, processes may have different numbers of batches; see Join."""
+        """Within it, processes may have different numbers of batches. divide_by_initial_world_size, enable and
+        throw_on_early_termination are Join's."""
         return Join(
             [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
         )

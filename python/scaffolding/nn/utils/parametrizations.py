@@ -270,9 +270,9 @@ class _Orthogonal(Module):
 
 def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):
     """Parametrises module.name[..., N, K] as an orthogonal matrix (of orthonormal rows where N < K): a product of
-    reflections ("householder", the default unless square), "matrix_exp" or "cayley". use_trivialization: relative to an
-    orthogonal base, the weight's own. Returns the module. ValueError for other maps and tensors below two
-    dimensions.
+    reflections (orthogonal_map "householder", the default unless square), "matrix_exp" or "cayley". use_trivialization:
+    relative to an orthogonal base, the weight's own. Returns the module. ValueError for other maps and tensors below
+    two dimensions.
 
     >>> weight = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4)).weight
     >>> sf.allclose(weight @ weight.T, sf.eye(4), atol=1e-5)
