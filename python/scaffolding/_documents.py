@@ -12,6 +12,7 @@ import os
 import re
 
 _read = {}
+_WORD = re.compile(r"\w+")
 _EXAMPLES = ("ops", "nn", "data", "classes")  # files of examples/, by subject
 # Files of arguments/ by subject, the later ones where the earlier ones say nothing.
 _FILES = {
@@ -24,7 +25,7 @@ _FILES = {
     "data": ["classes"],
     "functions": ["functions"],
     "optim.functional": ["functional", "optim"],
-    "forward": ["functions", "nn", "ops"],
+    "forward": ["forward", "nn", "ops"],  # of layers
 }
 
 
@@ -99,56 +100,51 @@ def document(text, subject, name, parameters=None):
 def describe(namespace, subject="functions"):
     """Writes into the docstrings of a package's functions, classes and their methods what its files say of arguments
     that the text does not name. For packages that are imported when they are asked for: it reads the files at once."""
-    files = [meanings(file) for file in _FILES[subject]]
-    known = set().union(*(general for general, _, _ in files), *(e for _, of, _ in files for e in of.values()))
-    own = tuple(namespace["__name__"].split("."))
-    seen = set()
+    said = {"": {}}  # by section; "": everywhere
+    for file in reversed(_FILES[subject]):
+        general, of, _ = meanings(file)
+        for section, entries in [("", general), *of.items()]:
+            said.setdefault(section, {}).update(entries)
+    said[None] = frozenset().union(*said.values())  # all arguments of which anything is said
+    package, seen = namespace["__name__"], set()
     for value in list(namespace.values()):
         for owner in value.__mro__ if isinstance(value, type) else ():
-            if owner not in seen and _is_of(owner, own):
+            if owner not in seen and _is_of(owner, package):
                 seen.add(owner)
-                for member in list(vars(owner).values()):
-                    member = getattr(member, "__func__", member)
-                    _describe(member, member, subject, known)
+                for name, member in list(vars(owner).items()):
+                    if name[0] != "_" or name == "__call__":
+                        member = getattr(member, "__func__", member)
+                        _describe(member, member, said)
                 if isinstance(vars(owner).get("__doc__"), str):
-                    _describe(owner, owner.__init__, subject, known)
-        if not isinstance(value, type) and _is_of(value, own):
-            _describe(value, value, subject, known)
+                    _describe(owner, owner.__init__, said)
+        if not isinstance(value, type) and _is_of(value, package) and getattr(value, "__name__", "_")[0] != "_":
+            _describe(value, value, said)
 
 
 def _is_of(value, package):
     module = getattr(value, "__module__", None)
-    return isinstance(module, str) and tuple(module.split(".")[: len(package)]) == package
+    return isinstance(module, str) and (module == package or module.startswith(package + "."))
 
 
-def _describe(of, function, subject, known):
+def _describe(of, function, said):
     """of: whose docstring it is, the function itself or the class that it makes an object of."""
     code = getattr(function, "__code__", None)
     if code is None or of.__doc__ is None:  # it may take over a base's
         return
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    if known.isdisjoint(parameters):
+    new = said[None].intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    if not new or not (new := new.difference(_WORD.findall(of.__doc__.partition(">>>")[0]))):
         return
-    from inspect import cleandoc
-
-    text = cleandoc(of.__doc__)
-    ahead = text.partition(">>>")[0]
-    new = [p for p in parameters if p in known and not re.search(rf"\b{p}\b", ahead)]
-    said = [(p, _meaning_of(of, subject, p)) for p in new]
-    lines = "".join(f"\n    {p}: {its}" for p, its in said if its)
+    places = [said.get(of.__qualname__, {}), said.get(of.__name__, {}), said[""]]
+    lines = ""
+    for argument in code.co_varnames:
+        if argument in new and (its := next((p[argument] for p in places if argument in p), None)):
+            lines += f"\n    {argument}: {its}"
     if lines:
-        text, mark, session = text.partition("\n\n>>>")
+        from inspect import cleandoc
+
+        text, mark, session = cleandoc(of.__doc__).partition("\n\n>>>")
         text += lines if "\nArgs:\n" in text else "\n\nArgs:" + lines
         of.__doc__ = text.strip() + mark + session
-
-
-def _meaning_of(named, subject, argument):
-    """That of its section [Class.method], of [method], or what is said everywhere."""
-    for name in (named.__qualname__, named.__name__):
-        for _, of, _ in map(meanings, _FILES[subject]):
-            if argument in of.get(name, {}):
-                return of[name][argument]
-    return meaning(subject, "", argument)
 
 
 class _Document:

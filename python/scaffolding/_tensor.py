@@ -37,13 +37,13 @@ def _new(factory):
 for _name in ("zeros", "ones", "empty", "full"):
     _function = _new(getattr(_core, _name))
     _function.__name__ = _function.__qualname__ = "new_" + _name
-    _function.__doc__ = f"scaffolding.{_name} with this tensor's dtype and device."
+    _function.__doc__ = f"scaffolding.{_name} with this tensor's dtype and device; requires_grad too."
     setattr(Tensor, "new_" + _name, _function)
 
 
 @_method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """A copy of data with this tensor's dtype and device."""
+    """A copy of data with this tensor's dtype and device, which records gradients with requires_grad."""
     return _core.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 

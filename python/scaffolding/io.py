@@ -100,6 +100,7 @@ class Checkpoint:
         return self._file.get(name).to(device)
 
     def get_shape(self, name):
+        """A tensor's, without reading it."""
         return self._file.describe(name)[1]
 
     def get_dtype(self, name):

@@ -130,7 +130,7 @@ class LinearCrossEntropyLoss(Module):
         self.register_buffer("weight", weight)
 
     def forward(self, input, target):
-        """The loss: a number, or with reduction "none" of target's shape without classes."""
+        """The loss of input[..., in]: a number, or with reduction "none" of target's shape without classes."""
         sizes = (self.num_classes, *self.out_features)
         bias = self.linear.bias
         return functional.linear_cross_entropy(

@@ -240,6 +240,7 @@ def cuda(self, device=None):
 
 
 Module.type = lambda self, dst_type: self.to(dst_type)
+Module.type.__doc__ = "to(dst_type)."
 
 
 @_method

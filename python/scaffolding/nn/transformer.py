@@ -25,6 +25,9 @@ class TransformerEncoder(Module):
         self.norm = norm
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
+        """src[S, N, E] (or N first with batch_first, or without N) through the layers. mask: [S, S], True is left out,
+        numbers are added to scores. src_key_padding_mask: [N, S], True where a token is padding. is_causal: a hint that
+        mask is the causal one."""
         for layer in self.layers:
             src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
         return src if self.norm is None else self.norm(src)
@@ -149,6 +152,8 @@ class TransformerDecoder(Module):
         tgt_is_causal=None,
         memory_is_causal=False,
     ):
+        """tgt through the layers, with memory: arguments as TransformerDecoderLayer's tgt, memory, tgt_mask,
+        memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal and memory_is_causal."""
         for layer in self.layers:
             tgt = layer(
                 tgt,

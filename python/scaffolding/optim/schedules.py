@@ -117,7 +117,8 @@ def get_cosine_with_hard_restarts_schedule_with_warmup(
 def get_polynomial_decay_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, lr_end=1e-7, power=1.0, last_epoch=-1
 ):
-    """Up in num_warmup_steps, then a power law down to lr_end.
+    """The optimizer's rate: up in num_warmup_steps, then a power law down to lr_end at num_training_steps. last_epoch:
+    see get_constant_schedule.
 
     >>> schedule = sf.diffusion.get_polynomial_decay_schedule_with_warmup(
     ...     optim.SGD([sf.ones(1)], lr=1.0), 0, 10, lr_end=0.1, power=2.0)

@@ -29,6 +29,11 @@ class DistributedDataParallel(Module, Joinable):
     it that holds on CPUs for those that were None before, whose bucket is then theirs alone, and others are written to
     where they are.
     Keys of the state dict begin with "module.".
+
+    Args:
+        device_ids, output_device, dim, check_reduction: change nothing
+        init_sync: whether parameters and buffers become rank 0's
+        process_group: the processes; None: all
     """
 
     def __init__(

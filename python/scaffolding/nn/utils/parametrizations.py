@@ -98,7 +98,8 @@ class _SpectralNorm(Module):
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
     """Parametrises module.name as itself over its largest singular value, which n_power_iterations of power iteration
-    follow at each use in training. Returns the module.
+    follow at each use in training, norms below eps counting as eps. dim: along which outputs run; None: 1 of transposed
+    convolutions, 0 of others. Returns the module.
 
     >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))
     >>> layer(sf.ones(1, 4)).shape, layer.parametrizations.weight.original.shape
