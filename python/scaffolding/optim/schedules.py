@@ -51,7 +51,7 @@ def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1
 
 
 def get_piecewise_constant_schedule(optimizer, step_rules, last_epoch=-1):
-    """step_rules "1:10,0.1:20,0.005": the optimizer's rate before step 10, times 0.1 before step 20, then times
+    """step_rules "1:10,0.1:20,0.005": the optimizer's rate times 1 before step 10, times 0.1 before step 20, then times
     0.005. last_epoch: see get_constant_schedule.
 
     >>> schedule = sf.diffusion.get_piecewise_constant_schedule(optim.SGD([sf.ones(1)], lr=1.0), "1:10,0.1:20,0.005")
