@@ -40,6 +40,10 @@ def compile(
     ops are all pointwise is run by fuse: in one pass over memory, bit for bit the same on the CPU. Any other is called
     as it is. A UserWarning tells of this once.
 
+    Args:
+        fullgraph, dynamic, backend, mode, options, name: change nothing
+        disable: returns the model or function as it is
+
     >>> net = sf.compile(nn.Linear(2, 3))
     >>> net(sf.ones(1, 2)).shape
     scaffolding.Size([1, 3])

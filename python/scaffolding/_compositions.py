@@ -124,7 +124,8 @@ Tensor.addcdiv_ = addcdiv_
 
 @_export
 def tensor_split(input, indices_or_sections, dim=0):
-    """Pieces along dim: a number of nearly equal ones, or cut before the given indices.
+    """Pieces of input along dim. indices_or_sections: a number of nearly equal ones, or the indices before which it is
+    cut.
 
     >>> sf.tensor_split(sf.arange(5), 3)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
@@ -143,7 +144,7 @@ def tensor_split(input, indices_or_sections, dim=0):
 
 @_function
 def hstack(tensors):
-    """Tensors joined along their second dimension, 1-D ones along the first.
+    """The tensors joined along their second dimension, 1-D ones along the first.
 
     >>> sf.hstack([sf.tensor([1, 2]), sf.tensor([3])])
     tensor([1, 2, 3])
@@ -154,7 +155,7 @@ def hstack(tensors):
 
 @_function
 def vstack(tensors):
-    """Tensors joined along their first dimension; 1-D ones become rows.
+    """The tensors joined along their first dimension; 1-D ones become rows.
 
     >>> sf.vstack([sf.tensor([1, 2]), sf.tensor([3, 4])])
     tensor([[1, 2],
@@ -165,7 +166,7 @@ def vstack(tensors):
 
 @_export
 def ravel(input):
-    """All elements in one dimension.
+    """All elements of input in one dimension.
 
     >>> sf.ravel(sf.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])
@@ -175,7 +176,7 @@ def ravel(input):
 
 @_export
 def diag(input, diagonal=0):
-    """The diagonal of a matrix, or a matrix with a vector on its diagonal.
+    """The diagonal of a matrix, or a matrix with a vector, input, on its diagonal.
 
     >>> sf.diag(sf.tensor([1, 2]))
     tensor([[1, 0],
@@ -193,7 +194,7 @@ def diag(input, diagonal=0):
 
 @_export
 def trace(input):
-    """The sum of a matrix's diagonal.
+    """The sum of the diagonal of input, a matrix.
 
     >>> sf.trace(sf.tensor([[1, 2], [3, 4]]))
     tensor(5)
@@ -202,7 +203,7 @@ def trace(input):
 
 
 def fill_diagonal_(self, fill_value):
-    """Sets the main diagonal of a matrix."""
+    """Sets the main diagonal of a matrix to fill_value."""
     _core.diagonal(self).fill_(fill_value)
     return self
 
@@ -215,7 +216,7 @@ Tensor.fill_diagonal_ = fill_diagonal_
 
 @_export
 def count_nonzero(input, dim=None):
-    """How many elements are not 0.
+    """How many elements of input are not 0, in all or along dim.
 
     >>> sf.count_nonzero(sf.tensor([[0, 1], [2, 3]]), dim=1)
     tensor([1, 2])
@@ -282,8 +283,8 @@ def _index_reduce(op, dim, index, source, reduce, include_self):
 
 @_export
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
-    """input with slices of source reduced ("prod", "mean", "amax" or "amin") into the slices of dim that index[n]
-    names; without include_self input's own slice does not take part.
+    """input with slices of source reduced (reduce: "prod", "mean", "amax" or "amin") into the slices of dim that
+    index[n] names; without include_self input's own slice does not take part.
 
     >>> x, index = sf.ones(2), sf.tensor([0, 0, 1])
     >>> sf.index_reduce(x, 0, index, sf.tensor([2., 3., 4.]), "prod")

@@ -20,8 +20,8 @@ _before = False  # cudnn.deterministic, when it was switched on here
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """True: results repeat bit for bit on CUDA too. No op is refused or warned of, with warn_only or without: each has
-    an algorithm for this.
+    """mode True: results repeat bit for bit on CUDA too. No op is refused or warned of, with warn_only or without: each
+    has an algorithm for this.
 
     >>> sf.use_deterministic_algorithms(True)
     >>> sf.are_deterministic_algorithms_enabled()
@@ -42,7 +42,7 @@ def is_deterministic_algorithms_warn_only_enabled():
 
 
 def set_deterministic_debug_mode(debug_mode):
-    """use_deterministic_algorithms by a number or a name: 0 "default", 1 "warn", 2 "error".
+    """use_deterministic_algorithms by debug_mode, a number or a name: 0 "default", 1 "warn", 2 "error".
 
     >>> sf.set_deterministic_debug_mode("warn")
     >>> sf.get_deterministic_debug_mode()

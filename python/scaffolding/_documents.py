@@ -1,17 +1,18 @@
 """What the documents of ops, layers, networks, pipelines and optimizers end with: their arguments, and an example:
-help(sf.softmax), help(sf.nn.Conv2d).
+help(sf.softmax), help(sf.nn.Conv2d). What functions of Python and methods have in common: help(pipe.from_pretrained).
 
 Both are read when such a document is asked for. arguments/: "name, name: text" says what an argument of that name is
-everywhere; behind "[names]" it is said for functions and classes of these names alone, and "[names] = name" takes
-over what is said of another. examples/: a line of names, a session of Python as doctest has them, an empty line;
-"ReLU = relu" gives a layer the example of the function that it calls. Functions of Python have theirs in their
-docstrings.
+everywhere; behind "[names]" it is said for functions and classes of these names alone (of methods Class.method or
+method), and "[names] = name" takes over what is said of another. examples/: a line of names, a session of Python as
+doctest has them, an empty line; "ReLU = relu" gives a layer the example of the function that it calls. Functions of
+Python have theirs in their docstrings.
 """
 
 import os
 import re
 
 _read = {}
+_WORD = re.compile(r"\w+")
 _EXAMPLES = ("ops", "nn", "data", "classes")  # files of examples/, by subject
 # Files of arguments/ by subject, the later ones where the earlier ones say nothing.
 _FILES = {
@@ -22,6 +23,9 @@ _FILES = {
     "optim": ["optim"],
     "classes": ["classes"],
     "data": ["classes"],
+    "functions": ["functions"],
+    "optim.functional": ["functional", "optim"],
+    "forward": ["forward", "nn", "ops"],  # of layers
 }
 
 
@@ -91,6 +95,56 @@ def document(text, subject, name, parameters=None):
         session = table(subject).get(name)
         mark = "\n\n" if session else ""
     return text + ("\n\nArgs:" + lines if lines else "") + (mark + session if mark else "")
+
+
+def describe(namespace, subject="functions"):
+    """Writes into the docstrings of a package's functions, classes and their methods what its files say of arguments
+    that the text does not name. For packages that are imported when they are asked for: it reads the files at once."""
+    said = {"": {}}  # by section; "": everywhere
+    for file in reversed(_FILES[subject]):
+        general, of, _ = meanings(file)
+        for section, entries in [("", general), *of.items()]:
+            said.setdefault(section, {}).update(entries)
+    said[None] = frozenset().union(*said.values())  # all arguments of which anything is said
+    package, seen = namespace["__name__"], set()
+    for value in list(namespace.values()):
+        for owner in value.__mro__ if isinstance(value, type) else ():
+            if owner not in seen and _is_of(owner, package):
+                seen.add(owner)
+                for name, member in list(vars(owner).items()):
+                    if name[0] != "_" or name == "__call__":
+                        member = getattr(member, "__func__", member)
+                        _describe(member, member, said)
+                if isinstance(vars(owner).get("__doc__"), str):
+                    _describe(owner, owner.__init__, said)
+        if not isinstance(value, type) and _is_of(value, package) and getattr(value, "__name__", "_")[0] != "_":
+            _describe(value, value, said)
+
+
+def _is_of(value, package):
+    module = getattr(value, "__module__", None)
+    return isinstance(module, str) and (module == package or module.startswith(package + "."))
+
+
+def _describe(of, function, said):
+    """of: whose docstring it is, the function itself or the class that it makes an object of."""
+    code = getattr(function, "__code__", None)
+    if code is None or of.__doc__ is None:  # it may take over a base's
+        return
+    new = said[None].intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    if not new or not (new := new.difference(_WORD.findall(of.__doc__.partition(">>>")[0]))):
+        return
+    places = [said.get(of.__qualname__, {}), said.get(of.__name__, {}), said[""]]
+    lines = ""
+    for argument in code.co_varnames:
+        if argument in new and (its := next((p[argument] for p in places if argument in p), None)):
+            lines += f"\n    {argument}: {its}"
+    if lines:
+        from inspect import cleandoc
+
+        text, mark, session = cleandoc(of.__doc__).partition("\n\n>>>")
+        text += lines if "\nArgs:\n" in text else "\n\nArgs:" + lines
+        of.__doc__ = text.strip() + mark + session
 
 
 class _Document:

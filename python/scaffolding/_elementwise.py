@@ -151,7 +151,7 @@ def atanh(input):
 @_with_alias()
 @_of_floats
 def deg2rad(input):
-    """Degrees as radians.
+    """Degrees, input, as radians.
 
     >>> sf.deg2rad(sf.tensor([0., 180.]))
     tensor([0.0000, 3.1416])
@@ -162,7 +162,7 @@ def deg2rad(input):
 @_with_alias()
 @_of_floats
 def rad2deg(input):
-    """Radians as degrees.
+    """Radians, input, as degrees.
 
     >>> sf.rad2deg(sf.tensor([0., sf.pi]))
     tensor([  0., 180.])
@@ -190,7 +190,7 @@ def sinc(input):
 @_with_alias()
 @_of_floats
 def log10(input):
-    """The logarithm to base 10, exact for powers of ten: float32 is computed in float64.
+    """The logarithm of input to base 10, exact for powers of ten: float32 is computed in float64.
 
     >>> sf.log10(sf.tensor([1., 1000.]))
     tensor([0., 3.])
@@ -283,7 +283,7 @@ tensor([0.0000, 0.4769])""",
 _special(
     "lgamma",
     "gammaln",
-    """The logarithm of the absolute value of the gamma function.
+    """The logarithm of the absolute value of the gamma function at input.
 
 >>> sf.lgamma(sf.tensor([1., 5.]))
 tensor([0.0000, 3.1781])""",
@@ -291,7 +291,7 @@ tensor([0.0000, 3.1781])""",
 _special(
     "digamma",
     "digamma",
-    """The derivative of lgamma; nan at negative whole numbers.
+    """The derivative of lgamma at input; nan at negative whole numbers.
 
 >>> sf.digamma(sf.tensor([1., 2.]))
 tensor([-0.5772,  0.4228])""",
@@ -299,7 +299,7 @@ tensor([-0.5772,  0.4228])""",
 _special(
     "mvlgamma",
     "multigammaln",
-    """The logarithm of the multivariate gamma function of dimension p.
+    """The logarithm of the multivariate gamma function of dimension p at input.
 
 >>> sf.mvlgamma(sf.tensor([2., 3.]), 2)
 tensor([0.4516, 1.5502])""",
@@ -307,7 +307,7 @@ tensor([0.4516, 1.5502])""",
 _special(
     "i0",
     "i0",
-    """The modified Bessel function of the first kind, of order 0.
+    """The modified Bessel function of the first kind, of order 0, at input.
 
 >>> sf.i0(sf.tensor([0., 1.]))
 tensor([1.0000, 1.2661])""",
@@ -406,7 +406,7 @@ def sgn(input):
 
 @_export
 def angle(input):
-    """The angle of numbers in the complex plane, in radians: pi below 0, otherwise 0; nan of nan. No gradient flows.
+    """The angle of input in the complex plane, in radians: pi below 0, otherwise 0; nan of nan. No gradient flows.
 
     >>> sf.angle(sf.tensor([2., -1.]))
     tensor([0.0000, 3.1416])
@@ -436,13 +436,13 @@ def resolve_conj(input):
 
 @_export
 def is_conj(input):
-    """False: no dtype here is complex."""
+    """False whatever input is: no dtype here is complex."""
     return False
 
 
 @_function
 def typename(obj):
-    """The name of an object's type with its module; of a tensor that of its dtype: "scaffolding.FloatTensor".
+    """The name of obj's type with its module; of a tensor that of its dtype: "scaffolding.FloatTensor".
 
     >>> sf.typename(sf.zeros(1))
     'scaffolding.FloatTensor'
@@ -455,7 +455,7 @@ def typename(obj):
 
 @_export
 def signbit(input):
-    """Whether the sign is minus, which -0.0 has too.
+    """Whether input's sign is minus, which -0.0 has too.
 
     >>> sf.signbit(sf.tensor([-1., 0., 2.]))
     tensor([ True, False, False])
@@ -495,13 +495,13 @@ def isposinf(input):
 
 @_export
 def isreal(input):
-    """True everywhere: no dtype here is complex."""
+    """True for all of input: no dtype here is complex."""
     return _core.ones_like(input, dtype=_core.bool)
 
 
 @_export
 def is_nonzero(input):
-    """Whether the one element is not 0.
+    """Whether input's one element is not 0.
 
     >>> sf.is_nonzero(sf.tensor([2.5]))
     True
@@ -513,13 +513,13 @@ def is_nonzero(input):
 
 @_function
 def is_complex(input):
-    """False: no dtype here is complex."""
+    """False whatever input is: no dtype here is complex."""
     return False
 
 
 @_function
 def is_signed(input):
-    """Whether the dtype has negative numbers.
+    """Whether input's dtype has negative numbers.
 
     >>> sf.is_signed(sf.zeros(1, dtype=sf.uint8))
     False
@@ -547,7 +547,7 @@ def _divisor(a, b):
 
 @_with_alias()
 def gcd(input, other):
-    """The greatest common divisor of integers, not negative; gcd(0, 0) is 0.
+    """The greatest common divisor of input and other, integers, not negative; gcd(0, 0) is 0.
 
     >>> sf.gcd(sf.tensor([12, 7]), sf.tensor([18, 21]))
     tensor([6, 7])
@@ -557,7 +557,7 @@ def gcd(input, other):
 
 @_with_alias()
 def lcm(input, other):
-    """The least common multiple of integers, not negative; 0 where one of them is 0.
+    """The least common multiple of input and other, integers, not negative; 0 where one of them is 0.
 
     >>> sf.lcm(sf.tensor([4, 5]), sf.tensor([6, 10]))
     tensor([12, 10])

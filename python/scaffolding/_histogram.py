@@ -9,6 +9,7 @@ __all__ = ["histogram"]
 def histogram(input, bins, *, range=None, weight=None, density=False):
     """(hist, bin_edges) of input's values in input's dtype. bins: how many of one width over range, by default from the
     least to the greatest value; or the edges, growing. The last bin has its upper edge; values outside count nowhere.
+    weight: how much each value counts.
     density: divided so that the integral is 1.
 
     >>> sf.histogram(sf.tensor([1., 2., 2., 4.]), bins=3)

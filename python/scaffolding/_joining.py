@@ -59,7 +59,7 @@ def atleast_3d(tensor):
 
 @_function
 def column_stack(tensors):
-    """Joined along dimension 1; vectors become columns.
+    """The tensors joined along dimension 1; vectors become columns.
 
     >>> sf.column_stack([sf.tensor([1, 2]), sf.tensor([3, 4])])
     tensor([[1, 3],
@@ -74,7 +74,7 @@ __all__.append("row_stack")
 
 @_function
 def dstack(tensors):
-    """Joined along dimension 2, after atleast_3d.
+    """The tensors joined along dimension 2, after atleast_3d.
 
     >>> sf.dstack([sf.tensor([1, 2]), sf.tensor([3, 4])]).shape
     scaffolding.Size([1, 2, 2])
@@ -124,7 +124,8 @@ def cartesian_prod(*tensors):
 
 @_function
 def combinations(input, r=2, with_replacement=False):
-    """Every choice of r elements of a vector in order, (choices, r); with r 0 an empty vector.
+    """Every choice of r elements of a vector, input, in order, (choices, r); with r 0 an empty vector.
+    with_replacement: whether an element may be chosen again.
 
     >>> sf.combinations(sf.tensor([1, 2, 3]))
     tensor([[1, 2],

@@ -143,7 +143,7 @@ def _name_results(name, op):
         return _named(name, op(input, *args, **kwargs))
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = op._text + _EXAMPLES[name]
+    call.__doc__ = op._text + "\n\nArgs:\n    input: the tensor that is worked on" + _EXAMPLES[name]
     globals()[name] = _export(call)
 
 
@@ -169,7 +169,9 @@ def _extremum(name, reduce_all, along, elementwise):
     extremum.__doc__ = (
         f"{name}(input): the {name}imum of all elements. {name}(input, dim, keepdim=False): values and indices along "
         "dim.\n"
-        f"{name}(input, other): elementwise, as {elementwise}." + _EXAMPLES[name]
+        f"{name}(input, other): elementwise, as {elementwise}."
+        "\n\nArgs:\n    input, other: tensors that broadcast with each other\n    dim: the dimension along which"
+        "\n    keepdim: whether dim stays, with one entry" + _EXAMPLES[name]
     )
     return _export(extremum)
 
@@ -187,7 +189,9 @@ def _middle(name):
     middle.__name__ = middle.__qualname__ = name
     middle.__doc__ = (
         f"{name}(input): {getattr(_core, name)._text.split(chr(10))[-1]}\n"
-        f"{name}(input, dim, keepdim=False): values and indices along dim." + _EXAMPLES[name]
+        f"{name}(input, dim, keepdim=False): values and indices along dim."
+        "\n\nArgs:\n    input: the tensor that is worked on\n    dim: the dimension along which"
+        "\n    keepdim: whether dim stays, with one entry" + _EXAMPLES[name]
     )
     return _export(middle)
 
@@ -198,7 +202,8 @@ nanmedian = _middle("nanmedian")
 
 @_export
 def aminmax(input, *, dim=None, keepdim=False):
-    """The smallest and the largest element along dim (of all without it), as min and max.
+    """The smallest and the largest element of input along dim (of all without it), as min and max. keepdim: whether dim
+    stays, with one entry.
 
     >>> sf.aminmax(sf.tensor([3., 1., 2.]))
     scaffolding.return_types.aminmax(
@@ -222,7 +227,11 @@ def _variance(name):
     if op is None:
         return None
     variance.__name__ = variance.__qualname__ = name
-    variance.__doc__ = op._text + _EXAMPLES[name]
+    variance.__doc__ = (
+        op._text + "\n\nArgs:\n    input: the tensor that is worked on\n    dim: one or several dimensions"
+        "\n    keepdim: whether they stay, with one entry each\n    correction: subtracted from the count"
+        "\n    unbiased: True is correction=1, False correction=0" + _EXAMPLES[name]
+    )
     return _export(variance)
 
 
@@ -236,7 +245,8 @@ if _op("norm"):
 
     @_export
     def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
-        """The p-norm over dim (all without it); "fro" is the 2-norm.
+        """The p-norm of input over dim (all without it), computed in dtype; "fro" is the 2-norm. keepdim: whether
+        dimensions stay, with one entry each.
 
         >>> sf.norm(sf.tensor([3., 4.]))
         tensor(5.)
@@ -359,7 +369,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 
 @_export
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
-    """Of each run of equal elements (with dim: slices) one; otherwise as unique.
+    """Of each run of input's equal elements (with dim: slices) one; return_inverse and return_counts as in unique.
 
     >>> sf.unique_consecutive(sf.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
@@ -379,6 +389,7 @@ del where
 @_function
 def meshgrid(*tensors, indexing="ij"):
     """Coordinates of a grid: one tensor per input, each with as many dimensions as there are inputs.
+    indexing: "ij", the first input runs along dimension 0, or "xy", along dimension 1.
 
     >>> rows, columns = sf.meshgrid(sf.arange(2), sf.arange(3), indexing="ij")
     >>> rows
@@ -427,7 +438,7 @@ def broadcast_to(input, size):
 
 @_export
 def t(input):
-    """A matrix transposed; vectors and scalars as they are.
+    """The matrix input transposed; vectors and scalars as they are.
 
     >>> sf.t(sf.tensor([[1, 2], [3, 4]]))
     tensor([[1, 3],
@@ -440,7 +451,7 @@ def t(input):
 
 @_export
 def numel(input):
-    """The number of elements.
+    """The number of input's elements.
 
     >>> sf.numel(sf.zeros(2, 3))
     6
@@ -456,6 +467,11 @@ Tensor.numel = Tensor.nelement
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """obj (a number, nested sequences, an array, a tensor, also of another library) as a tensor. copy: True for memory
     of its own, False for obj's memory or a ValueError, None for obj's where that is possible.
+
+    Args:
+        dtype: of the tensor; None: obj's
+        device: where it lies; None: obj's, or the default one
+        requires_grad: whether gradients are recorded for it
 
     >>> sf.asarray([1, 2], dtype=sf.float32)
     tensor([1., 2.])
@@ -477,7 +493,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 
 @_export
 def equal(input, other):
-    """Whether both have the same shape and elements.
+    """Whether input and other have the same shape and elements.
 
     >>> sf.equal(sf.tensor([1, 2]), sf.tensor([1, 2]))
     True
@@ -487,7 +503,7 @@ def equal(input, other):
 
 @_export
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """|input - other| <= atol + rtol * |other|, elementwise; equal infinities are close.
+    """|input - other| <= atol + rtol * |other|, elementwise; equal infinities are close, with equal_nan NaNs too.
 
     >>> sf.isclose(sf.tensor([1., 2.]), sf.tensor([1., 2.1]))
     tensor([ True, False])
@@ -508,7 +524,7 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @_export
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are close; see isclose.
+    """Whether all elements of input and other are close by rtol, atol and equal_nan: see isclose.
 
     >>> sf.allclose(sf.tensor([1.0]), sf.tensor([1.0 + 1e-6]))
     True

@@ -69,7 +69,7 @@ Tensor.addbmm_ = in_place(addbmm)
 
 @_export
 def inner(input, other):
-    """Sums of products over the last dimensions of both: (..., k) and (+, k) to (..., +); a number scales.
+    """Sums of products over the last dimensions: input (..., k) and other (+, k) to (..., +); a number scales.
 
     >>> sf.inner(sf.tensor([1, 2]), sf.tensor([3, 4]))
     tensor(11)
@@ -83,7 +83,7 @@ def inner(input, other):
 
 @_export
 def vdot(input, other):
-    """The dot product of two vectors.
+    """The dot product of two vectors, input and other.
 
     >>> sf.vdot(sf.tensor([1, 2]), sf.tensor([3, 4]))
     tensor(11)
@@ -173,7 +173,8 @@ def kron(input, other):
 
 @_export
 def cross(input, other, dim=None):
-    """The vector product of vectors of three along dim; without it along the first dimension of size 3.
+    """The vector product of input and other, vectors of three along dim; without it along the first dimension of
+    size 3.
 
     >>> sf.cross(sf.tensor([1, 0, 0]), sf.tensor([0, 1, 0]))
     tensor([0, 0, 1])

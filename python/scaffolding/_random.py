@@ -6,7 +6,7 @@ default_generator = _core._default_generator()
 
 
 def manual_seed(seed):
-    """Seeds the default generator of every device; returns the CPU's.
+    """Seeds the default generator of every device with seed, a whole number; returns the CPU's.
 
     >>> generator = sf.manual_seed(0)
     >>> sf.rand(2)
@@ -50,7 +50,7 @@ def get_rng_state():
 
 
 def set_rng_state(new_state):
-    """Restores a state from get_rng_state.
+    """Restores new_state, which get_rng_state gave.
 
     >>> state = sf.get_rng_state()
     >>> a = sf.rand(3)

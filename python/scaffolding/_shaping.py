@@ -21,7 +21,7 @@ def _at_least(name, input, count):
 
 @_export
 def fliplr(input):
-    """Columns in reverse: dimension 1.
+    """input's columns in reverse: dimension 1.
 
     >>> sf.fliplr(sf.tensor([[1, 2], [3, 4]]))
     tensor([[2, 1],
@@ -33,7 +33,7 @@ def fliplr(input):
 
 @_export
 def flipud(input):
-    """Rows in reverse: dimension 0.
+    """input's rows in reverse: dimension 0.
 
     >>> sf.flipud(sf.tensor([[1, 2], [3, 4]]))
     tensor([[3, 4],
@@ -45,7 +45,7 @@ def flipud(input):
 
 @_export
 def rot90(input, k=1, dims=(0, 1)):
-    """Turned by 90 degrees k times, from the first of dims towards the second.
+    """input turned by 90 degrees k times, from the first of dims towards the second.
 
     >>> sf.rot90(sf.tensor([[1, 2], [3, 4]]))
     tensor([[2, 4],
@@ -65,7 +65,8 @@ def rot90(input, k=1, dims=(0, 1)):
 
 @_export
 def hsplit(input, indices_or_sections):
-    """Pieces along dimension 1, of a vector along 0: tensor_split, whose numbers of sections must divide the size.
+    """Pieces of input along dimension 1, of a vector along 0: tensor_split, whose indices_or_sections must divide the
+    size where it is a number.
 
     >>> sf.hsplit(sf.arange(4), 2)
     (tensor([0, 1]), tensor([2, 3]))
@@ -76,7 +77,7 @@ def hsplit(input, indices_or_sections):
 
 @_export
 def vsplit(input, indices_or_sections):
-    """Pieces along dimension 0.
+    """Pieces of input along dimension 0; indices_or_sections as in hsplit.
 
     >>> sf.vsplit(sf.tensor([[1, 2], [3, 4]]), 2)
     (tensor([[1, 2]]), tensor([[3, 4]]))
@@ -87,7 +88,7 @@ def vsplit(input, indices_or_sections):
 
 @_export
 def dsplit(input, indices_or_sections):
-    """Pieces along dimension 2.
+    """Pieces of input along dimension 2; indices_or_sections as in hsplit.
 
     >>> [part.shape[2] for part in sf.dsplit(sf.zeros(2, 2, 6), [2, 3])]
     [2, 1, 3]
@@ -104,7 +105,7 @@ def _even_split(name, input, sections, dim):
 
 @_export
 def split_with_sizes(input, split_sizes, dim=0):
-    """Pieces along dim of the given sizes.
+    """Pieces of input along dim, of split_sizes.
 
     >>> sf.split_with_sizes(sf.arange(3), [1, 2])
     (tensor([0]), tensor([1, 2]))
@@ -114,19 +115,19 @@ def split_with_sizes(input, split_sizes, dim=0):
 
 @_export
 def unsafe_split(input, split_size, dim=0):
-    """split: pieces are views here, and writing to one is safe."""
+    """split(input, split_size, dim): pieces are views here, and writing to one is safe."""
     return input.split(split_size, dim)
 
 
 @_export
 def unsafe_split_with_sizes(input, split_sizes, dim=0):
-    """split_with_sizes: pieces are views here, and writing to one is safe."""
+    """split_with_sizes(input, split_sizes, dim): pieces are views here, and writing to one is safe."""
     return split_with_sizes(input, split_sizes, dim)
 
 
 @_export
 def unsafe_chunk(input, chunks, dim=0):
-    """chunk: pieces are views here, and writing to one is safe."""
+    """chunk(input, chunks, dim): pieces are views here, and writing to one is safe."""
     return input.chunk(chunks, dim)
 
 
@@ -135,7 +136,8 @@ def unsafe_chunk(input, chunks, dim=0):
 
 @_export
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
-    """input's last dimension as the diagonals of matrices of zeros, which become dimensions dim1 and dim2.
+    """input's last dimension as the diagonals of matrices of zeros, which become dimensions dim1 and dim2. offset:
+    above (positive) or below the main diagonal.
 
     >>> sf.diag_embed(sf.ones(5, 3)).shape
     scaffolding.Size([5, 3, 3])
@@ -151,7 +153,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 @_export
 def diagflat(input, offset=0):
-    """A matrix with all elements of input on its diagonal.
+    """A matrix with all elements of input on its diagonal, or offset above (below where it is negative).
 
     >>> sf.diagflat(sf.tensor([1, 2]), 1)
     tensor([[0, 1, 0],
@@ -173,7 +175,7 @@ def _written(input, src, view):
 
 @_export
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
-    """A copy of input with src on the diagonal of dimensions dim1 and dim2.
+    """A copy of input with src on the diagonal of dimensions dim1 and dim2, or offset above it.
 
     >>> sf.diagonal_scatter(sf.zeros(2, 2), sf.tensor([1., 2.]))
     tensor([[1., 0.],
@@ -207,7 +209,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
 
 @_export
 def as_strided_scatter(input, src, size, stride, storage_offset=0):
-    """A copy of input with src in its as_strided view.
+    """A copy of input with src in its as_strided view of size, stride and storage_offset.
 
     >>> sf.as_strided_scatter(sf.zeros(4), sf.ones(2), (2,), (2,))
     tensor([1., 0., 1., 0.])
@@ -265,7 +267,7 @@ def take(input, index):
 
 @_export
 def put(input, index, source, accumulate=False):
-    """A copy of input with elements of source at places numbered in row-major order; added to what is there if
+    """A copy of input with elements of source at places index, numbered in row-major order; added to what is there if
     accumulate.
 
     >>> sf.put(sf.zeros(2, 2), sf.tensor([0, 3]), sf.tensor([1., 2.]))
@@ -286,7 +288,7 @@ Tensor.put_ = in_place(put)
 
 @_export
 def argwhere(input):
-    """Where elements are not 0: (count, dimensions) of int64.
+    """Where elements of input are not 0: (count, dimensions) of int64.
 
     >>> sf.argwhere(sf.tensor([[0, 1], [2, 0]]))
     tensor([[0, 1],
@@ -297,7 +299,7 @@ def argwhere(input):
 
 @_export
 def nonzero_static(input, *, size, fill_value=-1):
-    """The first `size` rows of nonzero(), with rows of fill_value where there are fewer.
+    """The first `size` rows of nonzero(input), with rows of fill_value where there are fewer.
 
     >>> sf.nonzero_static(sf.tensor([0, 5, 0, 7]), size=3)
     tensor([[ 1],
@@ -337,7 +339,8 @@ def _triangle(inside, row, col, dtype, device):
 
 @_function
 def tril_indices(row, col, offset=0, *, dtype=None, device=None):
-    """(2, n) row and column numbers of a matrix's lower triangle, up to diagonal `offset`.
+    """(2, n) row and column numbers of the lower triangle of [row, col], up to diagonal `offset`, in dtype (int64) on
+    device.
 
     >>> sf.tril_indices(2, 2)
     tensor([[0, 1, 1],
@@ -348,7 +351,8 @@ def tril_indices(row, col, offset=0, *, dtype=None, device=None):
 
 @_function
 def triu_indices(row, col, offset=0, *, dtype=None, device=None):
-    """(2, n) row and column numbers of a matrix's upper triangle, from diagonal `offset`.
+    """(2, n) row and column numbers of the upper triangle of [row, col], from diagonal `offset`, in dtype (int64) on
+    device.
 
     >>> sf.triu_indices(2, 2)
     tensor([[0, 0, 1],
@@ -362,7 +366,7 @@ def triu_indices(row, col, offset=0, *, dtype=None, device=None):
 
 @_export
 def msort(input):
-    """Sorted along dimension 0.
+    """input sorted along dimension 0.
 
     >>> sf.msort(sf.tensor([[3, 1], [2, 4]]))
     tensor([[2, 1],
@@ -373,7 +377,7 @@ def msort(input):
 
 @_export
 def narrow_copy(input, dim, start, length):
-    """narrow, as a copy.
+    """narrow(input, dim, start, length), as a copy.
 
     >>> sf.narrow_copy(sf.arange(5), 0, 1, 3)
     tensor([1, 2, 3])
@@ -396,7 +400,7 @@ Tensor.sum_to_size = sum_to_size
 
 
 def new_empty_strided(self, size, stride, *, dtype=None, device=None):
-    """A tensor without values of the given size and strides, of self's dtype and device."""
+    """A tensor without values of this size and stride, of self's dtype and device."""
     return _core.empty_strided(size, stride, dtype=dtype or self.dtype, device=device or self.device)
 
 
@@ -429,7 +433,8 @@ for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", 
 
 @_function
 def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False):
-    """`steps` numbers from base^start to base^end, whose logarithms are equally far apart.
+    """`steps` numbers from base^start to base^end, whose logarithms are equally far apart; dtype,
+    device and requires_grad as in linspace.
 
     >>> sf.logspace(0, 3, 4)
     tensor([   1.,   10.,  100., 1000.])

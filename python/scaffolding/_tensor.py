@@ -37,13 +37,13 @@ def _new(factory):
 for _name in ("zeros", "ones", "empty", "full"):
     _function = _new(getattr(_core, _name))
     _function.__name__ = _function.__qualname__ = "new_" + _name
-    _function.__doc__ = f"scaffolding.{_name} with this tensor's dtype and device."
+    _function.__doc__ = f"scaffolding.{_name} with this tensor's dtype and device; requires_grad too."
     setattr(Tensor, "new_" + _name, _function)
 
 
 @_method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """A copy of data with this tensor's dtype and device."""
+    """A copy of data with this tensor's dtype and device, which records gradients with requires_grad."""
     return _core.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
@@ -128,13 +128,13 @@ Tensor.real = property(lambda self: self, doc="The tensor itself: its numbers ar
 
 @_method
 def is_same_size(self, other):
-    """Whether both have the same shape."""
+    """Whether other has the same shape."""
     return self.shape == other.shape
 
 
 @_method
 def as_subclass(self, cls):
-    """The same memory as an instance of a subclass of Tensor."""
+    """The same memory as an instance of cls, a subclass of Tensor."""
     return _core._make_subclass(cls, self, self.requires_grad and self.is_leaf, False)
 
 

@@ -20,5 +20,5 @@ class _TypedTensor(type):
 __all__ = list(_TYPE_NAMES.values())
 for _dtype, _name in _TYPE_NAMES.items():
     globals()[_name] = _TypedTensor(
-        _name, (), {"dtype": _dtype, "__module__": "scaffolding", "__doc__": f"Tensors of {_dtype} on the CPU."}
+        _name, (), {"dtype": _dtype, "__module__": "scaffolding", "__doc__": f"Tensors of {_dtype}; device: the CPU."}
     )

@@ -31,6 +31,7 @@ def hann_window(window_length, periodic=True, *, dtype=None, device=None, requir
     Args:
         window_length: elements
         periodic: whether it is one short of a symmetric window of one more, as transforms want it
+        dtype, device, requires_grad: of the result, as of zeros
 
     >>> sf.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
@@ -46,6 +47,7 @@ def hamming_window(
     Args:
         window_length: elements
         periodic: whether it is one short of a symmetric window of one more, as transforms want it
+        dtype, device, requires_grad: of the result, as of zeros
 
     >>> sf.hamming_window(4)
     tensor([0.0800, 0.5400, 1.0000, 0.5400])
@@ -59,6 +61,7 @@ def blackman_window(window_length, periodic=True, *, dtype=None, device=None, re
     Args:
         window_length: elements
         periodic: whether it is one short of a symmetric window of one more, as transforms want it
+        dtype, device, requires_grad: of the result, as of zeros
 
     >>> sf.blackman_window(4)[1:]
     tensor([0.3400, 1.0000, 0.3400])
@@ -72,6 +75,7 @@ def bartlett_window(window_length, periodic=True, *, dtype=None, device=None, re
     Args:
         window_length: elements
         periodic: whether it is one short of a symmetric window of one more, as transforms want it
+        dtype, device, requires_grad: of the result, as of zeros
 
     >>> sf.bartlett_window(5, periodic=False)
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
@@ -87,6 +91,7 @@ def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, device
     Args:
         window_length: elements
         periodic: whether it is one short of a symmetric window of one more, as transforms want it
+        dtype, device, requires_grad: of the result, as of zeros
 
     >>> sf.kaiser_window(3, periodic=False, beta=2.0)
     tensor([0.4387, 1.0000, 0.4387])

@@ -14,6 +14,7 @@ import sys
 import time
 
 from . import _core
+from ._documents import describe as _describe
 from ._missing import help_modules
 
 KEYWORDS = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # of whoever loads from it
@@ -216,4 +217,5 @@ def model_file(
         return _hub.model_file(link, options, bar)
 
 
+_describe(globals())
 help_modules()  # this one is imported after the others

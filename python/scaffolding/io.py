@@ -11,6 +11,7 @@ import os
 import re
 
 from . import _core
+from ._documents import describe as _describe
 from .data.audio import load_audio, load_wav, save_wav
 from .data.image import (
     can_write_animation,
@@ -99,6 +100,7 @@ class Checkpoint:
         return self._file.get(name).to(device)
 
     def get_shape(self, name):
+        """A tensor's, without reading it."""
         return self._file.describe(name)[1]
 
     def get_dtype(self, name):
@@ -258,3 +260,6 @@ def load_gguf(path, dtype=None):
     """All tensors of a GGUF file, by name; dtype as in GGUFFile.get_tensor."""
     file = GGUFFile(path)
     return {name: file.get_tensor(name, dtype) for name in file.keys()}
+
+
+_describe(globals())

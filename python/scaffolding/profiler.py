@@ -38,7 +38,8 @@ class KernelAverages(list):
     """What profile.key_averages() gives: a list of KernelAverage."""
 
     def table(self, sort_by="bytes", row_limit=100):
-        """A row for each kernel and provider, the largest `sort_by` (count, flops, bytes, cpu_time_total) first."""
+        """A row for each kernel and provider, the largest `sort_by` (count, flops, bytes, cpu_time_total) first,
+        row_limit at most."""
         rows = sorted(self, key=lambda r: -getattr(r, sort_by))[:row_limit]
         lines = [f"{'kernel':34}{'provider':16}{'calls':>7}{'GFLOP':>10}{'MB':>10}{'host us':>11}"]
         lines += [

@@ -20,7 +20,8 @@ def _path_or_data(f, method):
 
 
 def save(obj, f, *, pickle_protocol=2, _use_new_zipfile_serialization=True):
-    """Writes obj to a path or a file object, as torch.save does; torch.load(weights_only=True) reads the file.
+    """Writes obj to f, a path or a file object, as torch.save does (pickle_protocol: 2); torch.load(weights_only=True)
+    reads the file.
 
     obj: tensors, parameters, numbers, strings, bytes, None, dtypes, devices, and dicts, OrderedDicts, Counters, lists,
     tuples, sets and Sizes of them. Tensors that share memory share it again after loading; subclasses of Tensor but for
@@ -94,10 +95,10 @@ def _placing(map_location):
 def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, placeholders=False):
     """Reads what sf.save or torch.save wrote (.pt .pth .bin .ckpt, zip or older format), or a .safetensors file.
 
-    f: a path or a file object. map_location: where tensors go, whatever device they were saved from: a device, a dict
-    of names, or a function of (storage, location). Without it they go where they were. mmap: tensors borrow the file's
-    pages, which are read when they are touched (the default; the file must not be truncated meanwhile), or with False
-    the whole file is read now.
+    f: a path or a file object. pickle_module: None. map_location: where tensors go, whatever device they were saved
+    from: a device, a dict of names, or a function of (storage, location). Without it they go where they were. mmap:
+    tensors borrow the file's pages, which are read when they are touched (the default; the file must not be truncated
+    meanwhile), or with False the whole file is read now.
 
     Nothing in a file is executed: weights_only must be True. Classes other than those that checkpoints are made of are
     a ValueError that names them; with placeholders=True they become scaffolding.io.Placeholder, which does nothing.

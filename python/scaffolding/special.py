@@ -48,9 +48,10 @@ def _with_slope(slope):
             def backward(ctx, dy):
                 return dy * slope(*ctx.saved_tensors)
 
-        @functools.wraps(function)
-        def apply(x):
-            return Op.apply(x) if x.requires_grad and _core.is_grad_enabled() else function(x)
+        def apply(input):
+            return Op.apply(input) if input.requires_grad and _core.is_grad_enabled() else function(input)
+
+        apply.__name__ = apply.__qualname__ = function.__name__
 
         return apply
 
@@ -352,11 +353,11 @@ for _name, (_doc, _given, _found) in {  # what it is, and an example: of what, i
     "erfc": ("1 - erf(input), exact where that is small.", "0., 1.", "1.0000, 0.1573"),
     "erfcx": ("exp(input^2) erfc(input).", "0., 10.", "1.0000, 0.0561"),
     "erfinv": ("The number whose erf is input; nan outside [-1, 1].", "0., 0.5", "0.0000, 0.4769"),
-    "gammaln": ("The logarithm of the absolute value of the gamma function.", "3., 5.", "0.6931, 3.1781"),
-    "digamma": ("The derivative of gammaln; nan at negative whole numbers.", "1., 2.", "-0.5772,  0.4228"),
-    "i0": ("The modified Bessel function of the first kind, of order 0.", "0., 1.", "1.0000, 1.2661"),
+    "gammaln": ("The logarithm of the absolute value of the gamma function at input.", "3., 5.", "0.6931, 3.1781"),
+    "digamma": ("The derivative of gammaln at input; nan at negative whole numbers.", "1., 2.", "-0.5772,  0.4228"),
+    "i0": ("The modified Bessel function of the first kind, of order 0, at input.", "0., 1.", "1.0000, 1.2661"),
     "i0e": ("exp(-|input|) i0(input).", "1., 100.", "0.4658, 0.0399"),
-    "i1": ("The modified Bessel function of the first kind, of order 1.", "0., 1.", "0.0000, 0.5652"),
+    "i1": ("The modified Bessel function of the first kind, of order 1, at input.", "0., 1.", "0.0000, 0.5652"),
     "i1e": ("exp(-|input|) i1(input).", "1., 100.", "0.2079, 0.0397"),
 }.items():
     globals()[_name].__doc__ = f"{_doc}\n\n>>> sf.special.{_name}(sf.tensor([{_given}]))\ntensor([{_found}])"

@@ -162,7 +162,8 @@ def assert_close(
     Takes tensors of one shape, numbers, None, and sequences and mappings of them. rtol and atol are given both or not
     at all; absent they follow the dtype: 1.3e-6 and 1e-5 of float32, 1e-7 and 1e-7 of float64 and of Python's floats,
     1e-3 and 1e-5 of float16, 1.6e-2 and 1e-5 of bfloat16, 0 of all others; of two dtypes the greater. NaN equals NaN
-    with equal_nan alone. check_device, check_dtype and check_stride compare those too; every layout here is strided.
+    with equal_nan alone. check_device, check_dtype and check_stride compare those too; every layout here is strided:
+    check_layout changes nothing. allow_subclasses=False: both are of one class.
     msg is the error's text, or a function of the text that it would have.
 
     >>> sf.testing.assert_close(sf.tensor([1.0, 2.0]), sf.tensor([1.0, 2.0 + 1e-6]))

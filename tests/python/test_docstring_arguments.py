@@ -2,12 +2,14 @@
 and what arguments/ says is said of something.
 """
 
+import enum
+import importlib
 import inspect
 import pathlib
 import re
 
 import pytest
-from test_docstring_examples import KERNELS, is_function
+from test_docstring_examples import KERNELS, PLACES, WITHOUT, is_function
 
 import scaffolding as sf
 from scaffolding import _core, diffusion, nn, optim
@@ -34,6 +36,24 @@ CLASSES = {
 BASES = ("Optimizer", "LRScheduler", "_LambdaScheduler", "_Combined")  # nobody makes them
 
 
+# Public places beside those whose names have examples.
+MORE = """scaffolding.cuda.amp scaffolding.distributed.algorithms.join scaffolding.nn.attention
+scaffolding.nn.parallel"""
+NOT_CALLED = {  # by users: of these names nothing, or of these classes the constructor is left out
+    **{n: why for n, why in WITHOUT.items() if why.startswith(("not for", "bases", "layers, models", "the functions"))},
+    **dict.fromkeys("GemmaTokenizer PipelineRun ProcessGroup Qwen2Tokenizer".split(), "functions make them"),
+}
+UNSAID = {  # methods
+    "native_forward": "the arguments of forward, as C++ takes them, and no others call it",
+    "Function.backward": "its document is the class's",
+    **dict.fromkeys(
+        """ModuleDict.get ModuleDict.pop ModuleList.pop ParameterDict.fromkeys ParameterDict.get ParameterDict.pop
+        ParameterDict.setdefault Sequential.extend Sequential.pop""".split(),
+        "as dict and list have them",
+    ),
+}
+
+
 def operations():
     """{name: function} of the ops that have a public name."""
     found = {}
@@ -47,8 +67,7 @@ def operations():
 
 def undescribed(document, parameters):
     """Parameters that neither stand in the text in front of the example nor have a line under Args."""
-    lines = document.split(">>>")[0].split("\n")
-    text = "\n".join(lines[1:] if re.match(r"\w+\(", lines[0]) else lines)
+    text = re.sub(r"(?m)^\w+\(.*\)( -> .*)?$", "", document.split(">>>")[0])  # without signatures
     return [p for p in parameters if not p.startswith("_") and not re.search(rf"\b{p}\b", text)]
 
 
@@ -74,6 +93,72 @@ def test_arguments_of_classes_are_described(subject):
         if name not in BASES and (wrong := undescribed(made.__doc__, parameters)):
             missing[name] = wrong
     assert not missing
+
+
+def is_own(value):
+    return str(getattr(value, "__module__", "")).startswith("scaffolding")
+
+
+def parameters_of(value, bound):
+    try:
+        listed = list(inspect.signature(value).parameters.values())
+    except (TypeError, ValueError):  # a class that is not made by a call
+        return []
+    return [p.name for p in listed[bound:] if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def calls_of(name, value):
+    """(name, parameters, what is said of them) of a function, or of a class and its methods."""
+    if not inspect.isclass(value):
+        said = inspect.getdoc(value) or ""
+        if name.endswith("_") and hasattr(sf, name):  # which goes by the function that does not write over its argument
+            said += "\n" + (inspect.getdoc(getattr(sf, name[:-1], None)) or "")
+        yield name, parameters_of(value, 0), said
+        return
+    own = inspect.getdoc(value) or ""
+    if name not in NOT_CALLED and not issubclass(value, (enum.Enum, BaseException)):
+        made = value.__init__ if inspect.isfunction(value.__init__) else None
+        yield name, parameters_of(value, 0), own + "\n" + (inspect.getdoc(made) or "")
+    for member in dir(value):
+        kind = inspect.getattr_static(value, member)
+        owner = next((c for c in value.__mro__ if member in vars(c)), object)
+        method = getattr(value, member)
+        plain = inspect.isroutine(method) or type(method).__name__ in ("OpFunction", "nb_method", "LayerForward")
+        if member.startswith("_") or member in KERNELS.split() or not plain or not is_own(owner):
+            continue
+        said = inspect.getdoc(method) or ""
+        if owner is sf.Tensor:  # whose methods are the functions of their names
+            functions = [getattr(sf, n, None) for n in (member, member.rstrip("_"))]
+            said += "\n".join(["", *(inspect.getdoc(f) for f in functions if is_function(f) and f.__doc__)])
+        bound = not isinstance(kind, (staticmethod, classmethod))
+        if member not in UNSAID and f"{owner.__name__}.{member}" not in UNSAID:
+            yield f"{owner.__name__}.{member}", parameters_of(method, bound), said
+
+
+def calls_in(place):
+    module = importlib.import_module(place)
+    for name in getattr(module, "__all__", dir(module)):
+        value = getattr(module, name)
+        if name.startswith("_") or not is_own(value) or NOT_CALLED.get(name, "").startswith(("not for", "layers")):
+            continue
+        if inspect.isclass(value) or is_function(value):
+            yield from calls_of(name, value)
+
+
+@pytest.mark.parametrize("place", [*PLACES, *MORE.split()])
+def test_arguments_of_functions_and_methods_are_described(place):
+    missing = {called: undescribed(said, parameters) for called, parameters, said in calls_in(place)}
+    assert not {called: wrong for called, wrong in missing.items() if wrong}
+
+
+def test_what_is_said_of_functions_is_shown():
+    shown = {
+        line.strip() for place in [*PLACES, *MORE.split()] for *_, said in calls_in(place) for line in said.split("\n")
+    }
+    for file in ("functions", "functional", "forward"):
+        general, of, _ = meanings(file)
+        said = [*general.items(), *(item for entries in of.values() for item in entries.items())]
+        assert not [f"{a}: {its}" for a, its in said if f"{a}: {its}" not in shown], file
 
 
 def parameters_of_all():

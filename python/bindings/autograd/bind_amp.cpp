@@ -50,7 +50,7 @@ void bind_amp(nb::module_& m) {
         return autocast::of(device_of("is_autocast_enabled", device_type).type).enabled;
       },
       nb::arg("device_type") = nb::none(),
-      "Whether autocast is in force for a device type; without one, for cuda, as in torch."
+      "Whether autocast is in force for device_type; without one, for cuda, as in torch."
       "\n\n>>> with sf.autocast(\"cpu\"): print(sf.is_autocast_enabled(\"cpu\"))\n"
       "True");
   m.def(
@@ -59,7 +59,7 @@ void bind_amp(nb::module_& m) {
         return nb::borrow(dtype_object(autocast::of(device_of("get_autocast_dtype", device_type).type).dtype));
       },
       nb::arg("device_type"),
-      "The type that autocast uses, or would use, on a device type."
+      "The type that autocast uses, or would use, on device_type."
       "\n\n>>> sf.get_autocast_dtype(\"cpu\")\n"
       "scaffolding.bfloat16");
   m.def(
@@ -73,7 +73,7 @@ void bind_amp(nb::module_& m) {
         autocast::set(s);
       },
       nb::arg("device_type"), nb::arg("dtype"),
-      "The type that autocast uses on a device type when none is given."
+      "autocast uses dtype on device_type when none is given."
       "\n\n>>> sf.set_autocast_dtype(\"cpu\", sf.bfloat16)\n"
       ">>> sf.get_autocast_dtype(\"cpu\")\n"
       "scaffolding.bfloat16");

@@ -116,7 +116,9 @@ void bind_autograd(nb::module_& m) {
       },
       nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = nb::none(), nb::arg("create_graph") = false,
       nb::arg("inputs") = nb::none(),
-      "Adds the gradient of this tensor (times `gradient`) to .grad of every leaf it depends on.");
+      "Adds the gradient of this tensor (times `gradient`) to .grad of every leaf it depends on, or of inputs alone. "
+      "retain_graph: whether what was saved stays, for another backward; None: create_graph. create_graph: whether the "
+      "gradients can be differentiated again.");
   tensor_method(
       "detach", [](const Tensor& t) { return t.detach(); }, "The same memory, off the tape.");
   tensor_method(
@@ -136,7 +138,7 @@ void bind_autograd(nb::module_& m) {
         t.requires_grad_(on);
         return nb::borrow(self);
       },
-      nb::arg("requires_grad") = true, "Switches recording for this leaf.");
+      nb::arg("requires_grad") = true, "Switches recording for this leaf on, or off with requires_grad=False.");
   tensor_method(
       "retain_grad", [](const Tensor& t) { t.retain_grad(); },
       "Keeps .grad of this non-leaf tensor in the next backward.");

@@ -206,6 +206,10 @@ void bind_data(nb::module_& m) {
       nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
       nb::arg("requires_grad") = false, nb::arg("pin_memory") = false,
       "A new tensor with a copy of data: numbers, nested sequences of them, arrays, tensors."
+      "\n\nArgs:\n    dtype: of the elements; None: that of data, of Python's floats the default one\n"
+      "    device: where it lies; None: the default device, of tensors data's\n"
+      "    requires_grad: whether gradients are recorded for it\n"
+      "    pin_memory: whether it lies in pinned host memory"
       "\n\n>>> sf.tensor([[1, 2], [3, 4]], dtype=sf.float32)\n"
       "tensor([[1., 2.],\n"
       "        [3., 4.]])");
@@ -216,7 +220,7 @@ void bind_data(nb::module_& m) {
                        device_argument("as_tensor", device), false);
       },
       nb::arg("data"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
-      "data as a tensor, sharing its memory where possible."
+      "data as a tensor of dtype on device (None: its own), sharing its memory where possible."
       "\n\n>>> sf.as_tensor([1, 2], dtype=sf.float32)\n"
       "tensor([1., 2.])");
   tensor_method(

@@ -189,7 +189,7 @@ void bind_dlpack(nb::module_& m) {
   });
   m.def(
       "from_dlpack", [](nb::handle o) { return from_dlpack(o.ptr()); }, nb::arg("ext_tensor"),
-      "A tensor that shares the memory of another library's tensor."
+      "A tensor that shares the memory of ext_tensor, another library's."
       "\n\n>>> import numpy\n"
       ">>> sf.from_dlpack(numpy.arange(3))\n"
       "tensor([0, 1, 2])");

@@ -113,7 +113,8 @@ thread_local std::unique_ptr<DefaultDevice> t_set_device;                    // 
 thread_local std::vector<std::unique_ptr<DefaultDevice>> t_default_devices;  // of the `with` blocks that are open
 
 void bind_devices(nb::module_& m) {
-  auto device = nb::class_<Device>(m, "device", "Where a tensor is: \"cpu\", \"cuda\", \"cuda:1\" or \"meta\".");
+  auto device = nb::class_<Device>(
+      m, "device", "Where a tensor is, by its type and number: \"cpu\", \"cuda\", \"cuda:1\" or \"meta\".");
   device
       .def(
           "__init__", [](Device* self, const std::string& type) { new (self) Device(type); }, nb::arg("type"))
@@ -231,11 +232,11 @@ void bind_dtype(nb::module_& m) {
   bind_memory_formats(m);
 
   m.def("finfo", &finfo, nb::arg("type") = nb::none(),
-        "Limits of a floating-point dtype: bits, eps, max, min, tiny."
+        "Limits of a floating-point dtype, type (None: the default one): bits, eps, max, min, tiny."
         "\n\n>>> sf.finfo(sf.float16).max\n"
         "65504.0");
   m.def("iinfo", &iinfo, nb::arg("type"),
-        "Limits of an integer dtype: bits, max, min."
+        "Limits of an integer dtype, type: bits, max, min."
         "\n\n>>> sf.iinfo(sf.int8).min\n"
         "-128");
   m.def(
@@ -245,7 +246,7 @@ void bind_dtype(nb::module_& m) {
             promote(require_dtype("promote_types", "type1", a), require_dtype("promote_types", "type2", b)));
       },
       nb::arg("type1"), nb::arg("type2"),
-      "The smallest dtype that holds both."
+      "The smallest dtype that holds both, type1 and type2."
       "\n\n>>> sf.promote_types(sf.int64, sf.float16)\n"
       "scaffolding.float16");
   m.def(
@@ -270,7 +271,7 @@ void bind_dtype(nb::module_& m) {
         return as_dtype(sf::result_type(as_tensor(a), as_tensor(b)));
       },
       nb::arg("tensor1"), nb::arg("tensor2"),
-      "The dtype in which two operands compute."
+      "The dtype in which two operands, tensor1 and tensor2 (or numbers), compute."
       "\n\n>>> sf.result_type(sf.zeros(2, dtype=sf.float16), 1.5)\n"
       "scaffolding.float16");
   m.def(
@@ -281,7 +282,7 @@ void bind_dtype(nb::module_& m) {
   m.def(
       "set_default_dtype", [](nb::handle d) { set_default_dtype(require_dtype("set_default_dtype", "d", d)); },
       nb::arg("d"),
-      "The dtype of floats that are made without one, from now on."
+      "d is the dtype of floats that are made without one, from now on."
       "\n\n>>> sf.set_default_dtype(sf.float64)\n"
       ">>> sf.zeros(1).dtype\n"
       "scaffolding.float64\n"

@@ -19,7 +19,8 @@ static Device device_of(const char* op, nb::handle o) {
 void bind_generator(nb::module_& m) {
   auto generator = nb::class_<PyGenerator>(m, "Generator");
   generator.doc() =
-      "A seeded stream of random numbers, equal to torch's for the same seed. Generator(\"cpu\", algorithm=\"cuda\", "
+      "A seeded stream of random numbers of a device, equal to torch's for the same seed. Generator(\"cpu\", "
+      "algorithm=\"cuda\", "
       "threads=n) computes\n"
       "the numbers of torch's CUDA generator on the CPU; n is the number of GPU threads of the launch it stands for.";
   generator
@@ -65,7 +66,7 @@ void bind_generator(nb::module_& m) {
                 {host.data<uint8_t>(), host.data<uint8_t>() + host.numel()});
             return nb::borrow(self);
           },
-          nb::arg("new_state"), "Goes to a place that get_state gave.")
+          nb::arg("new_state"), "Goes to new_state, a place that get_state gave.")
       .def_prop_ro("device", [](const PyGenerator& g) { return g.generator->device; })
       .def_prop_ro("algorithm", [](const PyGenerator& g) { return g.generator->algorithm(); })
       .def("__repr__", [](const PyGenerator& g) {

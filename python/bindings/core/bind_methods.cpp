@@ -104,9 +104,11 @@ template <DType T> nb::object cast_to(const Tensor& self, nb::handle format) {
   return steal(to(self, target));
 }
 
+constexpr const char* kCast = "The tensor in the dtype of that name, laid out in memory_format; None: as it is.";
+
 void bind_conversions() {
   tensor_method("to", to_method, "Another dtype, device or memory format: to(dtype), to(device, dtype), to(other).");
-  auto cast = [](const char* name, auto f) { tensor_method(name, f, nb::arg("memory_format") = nb::none()); };
+  auto cast = [](const char* name, auto f) { tensor_method(name, f, nb::arg("memory_format") = nb::none(), kCast); };
   cast("float", &cast_to<kFloat32>);
   cast("double", &cast_to<kFloat64>);
   cast("half", &cast_to<kFloat16>);
@@ -131,14 +133,15 @@ void bind_conversions() {
         }
         return to_device(t, d, non_blocking);
       },
-      nb::arg("device") = nb::none(), nb::arg("non_blocking") = false, "The tensor on a CUDA device.");
+      nb::arg("device") = nb::none(), nb::arg("non_blocking") = false,
+      "The tensor on a CUDA device. non_blocking: copies out of pinned memory are queued and not waited for.");
   tensor_method(
       "pin_memory", [](const Tensor& t, nb::handle) { return pin_memory(t); }, nb::arg("device") = nb::none(),
       "The tensor in pinned host memory, from which a GPU copies while the program goes on: itself where it is there "
-      "already. RuntimeError without a GPU.");
+      "already. RuntimeError without a GPU. device changes nothing.");
   tensor_method(
       "is_pinned", [](const Tensor& t, nb::handle) { return is_pinned(t); }, nb::arg("device") = nb::none(),
-      "Whether the memory is pinned.");
+      "Whether the memory is pinned. device changes nothing.");
   tensor_method(
       "mps", [](const Tensor& t) { return t.to(Device::MPS); }, "The tensor on the Accelerate device of a Mac.");
   tensor_method(
@@ -146,7 +149,8 @@ void bind_conversions() {
       [](const Tensor& t, nb::handle format) {
         return t.contiguous(require_format("contiguous", format, MemoryFormat::Contiguous));
       },
-      nb::arg("memory_format") = nb::none(), "The tensor in row-major or channels-last memory: itself, or a copy.");
+      nb::arg("memory_format") = nb::none(),
+      "The tensor in row-major memory, or as memory_format says: itself, or a copy.");
   tensor_method(
       "clone",
       [](const Tensor& t, nb::handle format) {
@@ -154,7 +158,8 @@ void bind_conversions() {
         Tensor y = clone(t);
         return in_layout(y, f);
       },
-      nb::arg("memory_format") = nb::none(), "A copy with memory of its own.");
+      nb::arg("memory_format") = nb::none(),
+      "A copy with memory of its own, laid out in memory_format; None: as it is.");
 }
 
 void bind_layout() {
@@ -163,14 +168,14 @@ void bind_layout() {
       [](const Tensor& t, std::optional<int64_t> dim) {
         return dim ? nb::object(nb::int_(t.size(*dim))) : steal(wrap_size(t.shape()));
       },
-      nb::arg("dim") = nb::none(), "The sizes of all dimensions, or of one.");
+      nb::arg("dim") = nb::none(), "The sizes of all dimensions, or of one, dim.");
   tensor_method(
       "stride",
       [](const Tensor& t, std::optional<int64_t> dim) -> nb::object {
         if (dim) return nb::int_(t.stride(*dim));
         return steal(PySequence_Tuple(steal(wrap_size(t.strides())).ptr()));
       },
-      nb::arg("dim") = nb::none(), "The steps in memory of all dimensions, or of one, in elements.");
+      nb::arg("dim") = nb::none(), "The steps in memory of all dimensions, or of one, dim, in elements.");
   for (const char* name : {"dim", "ndimension"})
     tensor_method(
         name, [](const Tensor& t) { return t.ndim(); }, "The number of dimensions.");
@@ -191,7 +196,8 @@ void bind_layout() {
       [](const Tensor& t, nb::handle format) {
         return t.is_contiguous(require_format("is_contiguous", format, MemoryFormat::Contiguous));
       },
-      nb::arg("memory_format") = nb::none(), "Whether the elements lie in row-major (or channels-last) order.");
+      nb::arg("memory_format") = nb::none(),
+      "Whether the elements lie in row-major order, or in that of memory_format.");
   tensor_method("is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); });
   tensor_method("is_complex", [](const Tensor&) { return false; });
   tensor_method("is_signed", [](const Tensor& t) { return t.dtype() != kUInt8 && t.dtype() != kBool; });
@@ -201,7 +207,7 @@ void bind_layout() {
       [](const Tensor& t, const Tensor& other) {
         return t.data_ptr() == other.data_ptr() && t.shape() == other.shape() && t.strides() == other.strides();
       },
-      nb::arg("tensor"), "Whether both show the same memory in the same way.");
+      nb::arg("tensor"), "Whether it and tensor show the same memory in the same way.");
   tensor_method("_storage_nbytes", [](const Tensor& t) { return t.storage()->bytes; });
   tensor_method("_storage_address", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.storage().get()); });
 }
@@ -223,7 +229,7 @@ void bind_values() {
         t.fill_(s);
         return nb::borrow(self);
       },
-      nb::arg("value"), "Sets every element.");
+      nb::arg("value"), "Sets every element to value.");
   tensor_method(
       "zero_",
       [](nb::handle self) {
@@ -243,7 +249,9 @@ void bind_values() {
         return nb::borrow(self);
       },
       nb::arg("src"), nb::arg("non_blocking") = false,
-      "Overwrites the elements with those of src, broadcast and converted.");
+      "Overwrites the elements with those of src, broadcast and converted. non_blocking: copies between pinned memory "
+      "and "
+      "a GPU are queued and not waited for.");
   tensor_method("__format__", [](nb::handle self, nb::handle spec) {
     const Tensor& t = tensor_of(self.ptr());
     if (t.ndim() == 0 && PyUnicode_GetLength(spec.ptr()) > 0)
@@ -282,18 +290,18 @@ void bind_methods(nb::module_& m) {
   bind_print_options(m);
   m.def(
       "is_tensor", [](nb::handle o) { return is_tensor(o.ptr()); }, nb::arg("obj"),
-      "Whether the object is a Tensor."
+      "Whether obj is a Tensor."
       "\n\n>>> sf.is_tensor(sf.zeros(1)), sf.is_tensor([0])\n"
       "(True, False)");
   m.def(
       "is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); }, nb::arg("input"),
-      "Whether the dtype is one of floats."
+      "Whether the dtype of input is one of floats."
       "\n\n>>> sf.is_floating_point(sf.tensor([1.0])), sf.is_floating_point(sf.tensor([1]))\n"
       "(True, False)");
   m.def(
       "numel", [](const Tensor& t) { return t.numel(); }, nb::arg("input"), "The number of elements.");
   m.def("set_num_threads", &set_num_threads, nb::arg("num"),
-        "How many threads an op may use."
+        "How many threads an op may use: num."
         "\n\n>>> threads = sf.get_num_threads()\n"
         ">>> sf.set_num_threads(1)\n"
         ">>> sf.get_num_threads()\n"
@@ -306,7 +314,8 @@ void bind_methods(nb::module_& m) {
   m.def(
       "set_float32_matmul_precision", [](const std::string& name) { set_float32_matmul_precision(name.c_str()); },
       nb::arg("precision"),
-      "How exactly float32 is multiplied: \"highest\", as float32 at least; \"high\", to 16 bits on a CPU with tiles "
+      "How exactly float32 is multiplied, by precision: \"highest\", as float32 at least; \"high\", to 16 bits on a "
+      "CPU with tiles "
       "(AMX), in TF32 on a GPU; \"medium\", in bfloat16 on such a CPU. Sums are float32 always, and a CPU without "
       "tiles "
       "computes all three alike."

@@ -187,7 +187,7 @@ void bind_numpy(nb::module_& m) {
         return t;
       },
       nb::arg("ndarray"),
-      "A tensor that shares the array's memory."
+      "A tensor that shares the memory of ndarray, a NumPy array."
       "\n\n>>> import numpy\n"
       ">>> array = numpy.zeros(2)\n"
       ">>> x = sf.from_numpy(array)\n"
@@ -198,8 +198,9 @@ void bind_numpy(nb::module_& m) {
       "_from_buffer", [](nb::handle o) { return from_numpy(o.ptr()); },
       "A tensor over any object with the buffer protocol.");
   m.def("_to_buffer", [](const Tensor& t) { return buffer_of(t); });
-  tensor_method("numpy", &numpy_of, nb::kw_only(), nb::arg("force") = false,
-                "A numpy array that shares the tensor's memory.");
+  tensor_method(
+      "numpy", &numpy_of, nb::kw_only(), nb::arg("force") = false,
+      "A numpy array that shares the tensor's memory; with force of a copy on the CPU, off the tape, where it cannot.");
   tensor_method(
       "__array__",
       [](const Tensor& t, nb::handle dtype, nb::handle copy) {

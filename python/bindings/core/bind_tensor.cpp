@@ -246,15 +246,16 @@ PyTypeObject* make_size_type() {
       {"numel", size_numel, METH_NOARGS, "numel($self, /)\n--\n\nThe product of the sizes."},
       {"__reduce__", size_reduce, METH_NOARGS, nullptr},
       {nullptr, nullptr, 0, nullptr}};
-  PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
-                         {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
-                         {Py_tp_str, reinterpret_cast<void*>(size_str)},
-                         {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
-                         {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
-                         {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
-                         {Py_tp_methods, methods},
-                         {Py_tp_doc, const_cast<char*>("The sizes of a tensor's dimensions: a tuple of ints.")},
-                         {0, nullptr}};
+  PyType_Slot slots[] = {
+      {Py_tp_new, reinterpret_cast<void*>(size_new)},
+      {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
+      {Py_tp_str, reinterpret_cast<void*>(size_str)},
+      {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
+      {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
+      {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
+      {Py_tp_methods, methods},
+      {Py_tp_doc, const_cast<char*>("The sizes of a tensor's dimensions, or of an iterable: a tuple of ints.")},
+      {0, nullptr}};
   PyType_Spec spec{"scaffolding.Size", 0, 0, Py_TPFLAGS_DEFAULT, slots};
   nb::object bases = nb::steal(PyTuple_Pack(1, &PyTuple_Type));
   return make_type(spec, bases.ptr());

@@ -199,7 +199,7 @@ void bind_transforms(nb::module_& d) {
                      return out;
                    })
       .def("nearest", &AspectBuckets::nearest, nb::arg("height"), nb::arg("width"),
-           "The bucket (an index of sizes) of the closest aspect ratio.");
+           "The bucket (an index of sizes) of the aspect ratio that is closest to height and width.");
   nb::class_<Transform>(d, "Transform",
                         "A native transform of images [C, H, W]: call it, compose it, give it to a data set.")
       .def("__call__", &transformed, nb::arg("image"), nb::arg("seed") = nb::none())

@@ -23,7 +23,7 @@ static void bind_cached_rows(nb::module_ m) {
       .def(nb::init<const std::string&, int64_t, std::string>(), nb::arg("folder"), nb::arg("rows_per_file") = 256,
            nb::arg("about") = "")
       .def("add", &RowWriter::add, nb::arg("rows"),
-           "Tensors [N, ...] by name, with the names, dtypes and further sizes of the first call.")
+           "rows are tensors [N, ...] by name, with the names, dtypes and further sizes of the first call.")
       .def("finish", &RowWriter::finish, "After the last row: without it the folder holds no cache.")
       .def("__len__", &RowWriter::size);
   nb::class_<CachedRows>(m, "CachedRows")

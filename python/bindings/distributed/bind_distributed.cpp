@@ -48,36 +48,52 @@ class HeldGroup final : public ProcessGroup {
 
 void bind_stores(nb::module_& m) {
   nb::class_<Store>(m, "Store", "Keys and values that processes share to find each other.")
-      .def("set",
-           [](Store& s, const std::string& key, nb::handle value) {
-             std::string v = value_of(value);
-             released([&] { s.set(key, v); });
-           })
-      .def("get", [](Store& s, const std::string& key) { return bytes_of(released([&] { return s.get(key); })); })
-      .def("add", &Store::add, nb::call_guard<nb::gil_scoped_release>())
-      .def("compare_set",
-           [](Store& s, const std::string& key, nb::handle expected, nb::handle desired) {
-             std::string e = value_of(expected), d = value_of(desired);
-             return bytes_of(released([&] { return s.compare_set(key, e, d); }));
-           })
-      .def("check", &Store::check, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "set",
+          [](Store& s, const std::string& key, nb::handle value) {
+            std::string v = value_of(value);
+            released([&] { s.set(key, v); });
+          },
+          nb::arg("key"), nb::arg("value"), "The key has this value, bytes or a text, from now on.")
+      .def(
+          "get", [](Store& s, const std::string& key) { return bytes_of(released([&] { return s.get(key); })); },
+          nb::arg("key"), "The value of a key, as bytes; waits until it is there.")
+      .def("add", &Store::add, nb::arg("key"), nb::arg("amount"), nb::call_guard<nb::gil_scoped_release>(),
+           "Adds amount to the number that a key has, 0 at first; returns the sum.")
+      .def(
+          "compare_set",
+          [](Store& s, const std::string& key, nb::handle expected, nb::handle desired) {
+            std::string e = value_of(expected), d = value_of(desired);
+            return bytes_of(released([&] { return s.compare_set(key, e, d); }));
+          },
+          nb::arg("key"), nb::arg("expected_value"), nb::arg("desired_value"),
+          "The key gets desired_value where it has expected_value, or where that is empty and there is no key. Returns "
+          "what it has then; expected_value where there is none.")
+      .def("check", &Store::check, nb::arg("keys"), nb::call_guard<nb::gil_scoped_release>(),
+           "Whether all keys are there; does not wait.")
       .def("_wait", nb::overload_cast<const std::vector<std::string>&, double>(&Store::wait),
            nb::call_guard<nb::gil_scoped_release>())
-      .def("delete_key", &Store::delete_key, nb::call_guard<nb::gil_scoped_release>())
+      .def("delete_key", &Store::delete_key, nb::arg("key"), nb::call_guard<nb::gil_scoped_release>(),
+           "Forgets a key; whether it was there.")
       .def("num_keys", &Store::num_keys, nb::call_guard<nb::gil_scoped_release>())
-      .def("append",
-           [](Store& s, const std::string& key, nb::handle value) {
-             std::string v = value_of(value);
-             released([&] { s.append(key, v); });
-           })
+      .def(
+          "append",
+          [](Store& s, const std::string& key, nb::handle value) {
+            std::string v = value_of(value);
+            released([&] { s.append(key, v); });
+          },
+          nb::arg("key"), nb::arg("value"), "Puts value, bytes or a text, behind what a key has.")
       .def("_set_timeout", &Store::set_timeout)
       .def_prop_ro("_timeout", &Store::timeout);
   nb::class_<HashStore, Store>(m, "HashStore", "A store in the memory of one process, for its threads.")
       .def(nb::init<>());
-  nb::class_<FileStore, Store>(m, "FileStore", "A store in a file that every process can reach.")
+  nb::class_<FileStore, Store>(m, "FileStore",
+                               "A store in a file, file_name, that every process can reach. world_size: the file goes "
+                               "when so many stores of it are "
+                               "gone; 0: it stays.")
       .def(nb::init<std::string, int>(), nb::arg("file_name"), nb::arg("world_size") = 0)
       .def_prop_ro("path", &FileStore::path);
-  nb::class_<PrefixStore, Store>(m, "PrefixStore", "Another store, below a name of its own.")
+  nb::class_<PrefixStore, Store>(m, "PrefixStore", "Another store, whose keys get a prefix.")
       .def(nb::init<std::string, std::shared_ptr<Store>>(), nb::arg("prefix"), nb::arg("store"))
       .def_prop_ro("underlying_store", &PrefixStore::underlying_store);
   nb::class_<TCPStore, Store>(m, "_TCPStore")

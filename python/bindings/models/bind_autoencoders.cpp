@@ -65,7 +65,7 @@ void bind_autoencoders(nb::module_& m) {
   nb::class_<Distribution>(
       m, kName,
       "A normal distribution for every latent, from parameters [B, 2 C, H, W]: means, then logarithms of variances, "
-      "which are clamped to [-30, 20].")
+      "which are clamped to [-30, 20]. deterministic: variances are 0.")
       .def(
           "__init__",
           [](Distribution* self, nb::handle parameters, bool deterministic) {
@@ -79,11 +79,11 @@ void bind_autoencoders(nb::module_& m) {
       .def_prop_ro("var", attribute(&Distribution::var))
       .def_ro("deterministic", &Distribution::deterministic)
       .def("sample", &sample, nb::arg("generator") = nb::none(),
-           "mean + std * noise [B, C, H, W]; a list of generators has one for each of the batch.")
+           "mean + std * noise [B, C, H, W], drawn from generator; a list of generators has one for each of the batch.")
       .def(
           "mode", [](const Distribution& self) { return steal(wrap(self.mode())); }, "The means.")
       .def("kl", &kl, nb::arg("other") = nb::none(),
-           "Divergence from another one, or from the standard normal distribution: [B].")
+           "Divergence from other, or from the standard normal distribution: [B].")
       .def("nll", &nll, nb::arg("sample"), nb::arg("dims") = dims,
            "Negative log likelihood of a sample, summed over dims.")
       .attr("__module__") = "scaffolding.models";

@@ -55,6 +55,15 @@ PyObject* forward_get(PyObject* f, PyObject* o, PyObject*) {
 PyObject* forward_signature(PyObject* f, void*) {
   return guarded([&] { return signature_of("self, " + cls_of(f).layer->forward_params).release().ptr(); });
 }
+PyObject* forward_doc(PyObject* f, void*) {
+  const nn::LayerEntry& layer = *cls_of(f).layer;
+  return guarded([&] {
+    nb::object documents = nb::module_::import_("scaffolding._documents");
+    const std::string doc = "forward(" + layer.forward_params + ")\n\nA call of the layer: see the class.";
+    const bool of_nn = layer.home == "nn";
+    return documents.attr("document")(doc, of_nn ? "forward" : "functions", layer.name).release().ptr();
+  });
+}
 PyObject* forward_name(PyObject*, void*) { return PyUnicode_FromString("forward"); }
 PyObject* forward_qualname(PyObject* f, void*) {
   return PyUnicode_FromString((cls_of(f).layer->name + ".forward").c_str());
@@ -64,7 +73,8 @@ PyTypeObject* make_forward_type() {
   static PyMemberDef members[] = {
       {"__vectorcalloffset__", SF_PY_PYSSIZET, offsetof(Forward, vectorcall), SF_PY_READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
-  static PyGetSetDef getset[] = {{"__signature__", forward_signature, nullptr, nullptr, nullptr},
+  static PyGetSetDef getset[] = {{"__doc__", forward_doc, nullptr, nullptr, nullptr},
+                                 {"__signature__", forward_signature, nullptr, nullptr, nullptr},
                                  {"__name__", forward_name, nullptr, nullptr, nullptr},
                                  {"__qualname__", forward_qualname, nullptr, nullptr, nullptr},
                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};

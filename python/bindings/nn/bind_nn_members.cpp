@@ -311,10 +311,10 @@ int module_setattro(PyObject* o, PyObject* name, PyObject* value) {
 void bind_members(nb::module_& m) {
   g_persistent = checked(PyUnicode_InternFromString("persistent"));
   module_method("register_parameter", &register_parameter, nb::arg("name"), nb::arg("param").none(),
-                "Adds a parameter under a name; None keeps the name without a parameter.");
+                "Adds param under a name; None keeps the name without a parameter.");
   module_method("register_buffer", &register_buffer, nb::arg("name"), nb::arg("tensor").none(),
                 nb::arg("persistent") = true,
-                "Adds a tensor that is state but not trained. Only persistent ones are in state_dict().");
+                "Adds a tensor under a name that is state but not trained. Only persistent ones are in state_dict().");
   module_method("add_module", &add_module, nb::arg("name"), nb::arg("module").none(),
                 "Adds a child module under a name.");
   module_method("register_module", &add_module, nb::arg("name"), nb::arg("module").none(),

@@ -142,26 +142,29 @@ void bind_walks(nb::module_& m) {
                      true);
       },
       nb::arg("prefix") = "", nb::arg("recurse") = true, nb::arg("remove_duplicate") = true,
-      "Iterates over (dotted name, parameter): the module's own, then those of its children.");
+      "Iterates over (dotted name behind prefix, parameter): the module's own, then with recurse those of its "
+      "children. "
+      "remove_duplicate: one that two modules share comes once.");
   module_method(
       "parameters",
       [](nb::handle self, bool recurse) {
         return named(nn::named_parameters(module_of(self, "parameters"), "", recurse), false);
       },
-      nb::arg("recurse") = true, "Iterates over the parameters; each once, also when two modules share it.");
+      nb::arg("recurse") = true,
+      "Iterates over the parameters, with recurse those of all modules below; each once, also when two share it.");
   module_method(
       "named_buffers",
       [](nb::handle self, const std::string& prefix, bool recurse, bool remove_duplicate) {
         return named(nn::named_buffers(module_of(self, "named_buffers"), prefix, recurse, remove_duplicate), true);
       },
       nb::arg("prefix") = "", nb::arg("recurse") = true, nb::arg("remove_duplicate") = true,
-      "Iterates over (dotted name, buffer).");
+      "Iterates over (dotted name behind prefix, buffer), as named_parameters with its recurse and remove_duplicate.");
   module_method(
       "buffers",
       [](nb::handle self, bool recurse) {
         return named(nn::named_buffers(module_of(self, "buffers"), "", recurse), false);
       },
-      nb::arg("recurse") = true, "Iterates over the buffers.");
+      nb::arg("recurse") = true, "Iterates over the buffers, with recurse those of all modules below.");
   module_method(
       "children", [](nb::handle self) { return iterator(module_list(children_of(self, "children", true), false)); },
       "Iterates over the child modules.");
@@ -183,7 +186,8 @@ void bind_walks(nb::module_& m) {
         return iterator(fresh);
       },
       nb::arg("memo") = nb::none(), nb::arg("prefix") = "", nb::arg("remove_duplicate") = true,
-      "Iterates over (dotted name, module): the module itself under '', then all below it.");
+      "Iterates over (dotted name, module): the module itself under prefix, then all below it. remove_duplicate: each "
+      "once. memo: a set of modules to leave out.");
   module_method(
       "modules",
       [](nb::handle self) { return iterator(module_list(nn::named_modules(module_of(self, "modules")), false)); },
@@ -197,7 +201,8 @@ void bind_walks(nb::module_& m) {
       nb::arg("mode") = true, "Sets training mode here and below; returns the module.");
   module_method(
       "zero_grad", [](nb::handle self, bool set_to_none) { nn::zero_grad(module_of(self, "zero_grad"), set_to_none); },
-      nb::arg("set_to_none") = true, "Drops the gradients of all parameters, or fills them with zeros.");
+      nb::arg("set_to_none") = true,
+      "Drops the gradients of all parameters, or with set_to_none=False fills them with zeros.");
   module_method(
       "requires_grad_",
       [](nb::handle self, bool requires_grad) {

@@ -12,6 +12,16 @@ namespace sf::py {
 
 namespace {
 
+// What the documents of all factories say of their options.
+#define SF_DTYPE_DEVICE_GRAD                                                                        \
+  "    dtype: of the elements; None: what the text or input says, else the default one of floats\n" \
+  "    device: where it lies; None: input's, or the default one\n"                                  \
+  "    requires_grad: whether gradients are recorded for it"
+#define SF_OPTIONS "\n\nArgs:\n" SF_DTYPE_DEVICE_GRAD
+#define SF_RANDOM \
+  "\n\nArgs:\n    generator: where random numbers come from; None: the default one\n" SF_DTYPE_DEVICE_GRAD
+#define SF_FORMAT "\n    memory_format: contiguous_format, or channels_last of four dimensions"
+
 // The keywords that factories share. What is left over in `others` belongs to one factory.
 struct Options {
   std::optional<DType> dtype;
@@ -155,25 +165,26 @@ void bind_sized(nb::module_& m) {
         doc);
   };
   add("zeros",
-      "zeros(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of zeros."
+      "zeros(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of zeros." SF_OPTIONS
       "\n\n>>> sf.zeros(3)\n"
       "tensor([0., 0., 0.])",
       [](const Shape& s, const Options& o) { return zeros(s, o.dtype, o.device); });
   add("ones",
-      "ones(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of ones."
+      "ones(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of ones." SF_OPTIONS
       "\n\n>>> sf.ones(3)\n"
       "tensor([1., 1., 1.])",
       [](const Shape& s, const Options& o) { return ones(s, o.dtype, o.device); });
   add("empty",
       "empty(*size, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None)\n\nA tensor "
-      "whose values are not set."
+      "whose values are not set." SF_OPTIONS "\n    pin_memory: whether it lies in pinned host memory" SF_FORMAT
       "\n\n>>> sf.empty(2, 3).shape\n"
       "scaffolding.Size([2, 3])",
       [](const Shape& s, const Options& o) {
         return o.pinned && !o.device ? empty_pinned(s, o.dtype) : empty(s, o.dtype, o.device);
       });
   add("rand",
-      "rand(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nUniform numbers of [0, 1)."
+      "rand(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nUniform numbers of [0, "
+      "1)." SF_RANDOM
       "\n\n>>> g = sf.Generator().manual_seed(0)\n"
       ">>> sf.rand(2, 2, generator=g)\n"
       "tensor([[0.4963, 0.7682],\n"
@@ -181,7 +192,7 @@ void bind_sized(nb::module_& m) {
       [](const Shape& s, const Options& o) { return random_op("rand", {s}, o, count_of(s)); });
   add("randn",
       "randn(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nNormal numbers of mean 0 and "
-      "deviation 1."
+      "deviation 1." SF_RANDOM
       "\n\n>>> g = sf.Generator().manual_seed(0)\n"
       ">>> sf.randn(3, generator=g)\n"
       "tensor([ 1.5410, -0.2934, -2.1788])",
@@ -196,7 +207,8 @@ void bind_valued(nb::module_& m) {
         Given g("full", {"size", "fill_value"}, args, o.others);
         return finish(full(g.shape(0), g.scalar(1), o.dtype, o.device), o);
       },
-      "full(size, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nA tensor of one value."
+      "full(size, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nA tensor of this size with "
+      "fill_value everywhere." SF_OPTIONS
       "\n\n>>> sf.full((2, 2), 7.)\n"
       "tensor([[7., 7.],\n"
       "        [7., 7.]])");
@@ -213,7 +225,7 @@ void bind_valued(nb::module_& m) {
                       o);
       },
       "arange(start=0, end, step=1, *, dtype=None, device=None, requires_grad=False)\n\n[start, end) in steps; int64 "
-      "when all three are integers."
+      "when all three are integers." SF_OPTIONS
       "\n\n>>> sf.arange(1, 2.5, 0.5)\n"
       "tensor([1.0000, 1.5000, 2.0000])");
   m.def(
@@ -224,7 +236,7 @@ void bind_valued(nb::module_& m) {
         return finish(linspace(g.scalar(0), g.scalar(1), g.integer(2), o.dtype, o.device), o);
       },
       "linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)\n\nsteps numbers from start to "
-      "end, both included."
+      "end, both included." SF_OPTIONS
       "\n\n>>> sf.linspace(0, 1, 5)\n"
       "tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])");
   m.def(
@@ -234,7 +246,8 @@ void bind_valued(nb::module_& m) {
         Given g("eye", {"n", "m"}, args, o.others);
         return finish(eye(g.integer(0), g.has(1) ? std::optional(g.integer(1)) : std::nullopt, o.dtype, o.device), o);
       },
-      "eye(n, m=None, *, dtype=None, device=None, requires_grad=False)\n\nOnes on the diagonal, zeros elsewhere."
+      "eye(n, m=None, *, dtype=None, device=None, requires_grad=False)\n\nA matrix [n, m] (m None: n) of ones on the "
+      "diagonal, zeros elsewhere." SF_OPTIONS
       "\n\n>>> sf.eye(2, 3)\n"
       "tensor([[1., 0., 0.],\n"
       "        [0., 1., 0.]])");
@@ -246,8 +259,8 @@ void bind_valued(nb::module_& m) {
         return finish(
             empty_strided(g.shape(0), g.shape(1), o.dtype.value_or(default_dtype()), o.device.value_or(Device())), o);
       },
-      "empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)\n\nA tensor with the given layout "
-      "whose values are not set."
+      "empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)\n\nA tensor of this size and "
+      "stride whose values are not set." SF_OPTIONS
       "\n\n>>> sf.empty_strided((2, 3), (1, 2)).stride()\n"
       "(1, 2)");
   m.def(
@@ -258,7 +271,7 @@ void bind_valued(nb::module_& m) {
                                     o.dtype.value_or(default_dtype()), o.device),
                       o);
       },
-      "scalar_tensor(s, *, dtype=None, device=None, requires_grad=False)\n\nA 0-d tensor."
+      "scalar_tensor(s, *, dtype=None, device=None, requires_grad=False)\n\nA 0-d tensor of the number s." SF_OPTIONS
       "\n\n>>> sf.scalar_tensor(2.5)\n"
       "tensor(2.5000)");
 }
@@ -277,7 +290,7 @@ void bind_random(nb::module_& m) {
         return random_op("randint", {g.integer(0), g.integer(1), g.shape(2)}, o, count_of(g.shape(2)));
       },
       "randint(low=0, high, size, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\nIntegers of "
-      "[low, high)."
+      "[low, high)." SF_RANDOM
       "\n\n>>> g = sf.Generator().manual_seed(0)\n"
       ">>> sf.randint(0, 10, (4,), generator=g)\n"
       "tensor([4, 9, 3, 0])");
@@ -288,7 +301,8 @@ void bind_random(nb::module_& m) {
         int64_t n = Given("randperm", {"n"}, args, o.others).integer(0);
         return random_op("randperm", {n}, o, n);
       },
-      "randperm(n, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\n0 .. n-1 in random order."
+      "randperm(n, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\n0 .. n-1 in random "
+      "order." SF_RANDOM
       "\n\n>>> g = sf.Generator().manual_seed(0)\n"
       ">>> sf.randperm(4, generator=g)\n"
       "tensor([0, 1, 3, 2])");
@@ -315,28 +329,28 @@ void bind_like(nb::module_& m) {
   };
   add_filled("zeros_like",
              "zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nZeros in "
-             "input's shape and layout."
+             "input's shape and layout." SF_OPTIONS SF_FORMAT
              "\n\n>>> sf.zeros_like(sf.ones(3))\n"
              "tensor([0., 0., 0.])",
              false, 0);
   add_filled("ones_like",
              "ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nOnes in input's "
-             "shape and layout."
+             "shape and layout." SF_OPTIONS SF_FORMAT
              "\n\n>>> sf.ones_like(sf.zeros(3))\n"
              "tensor([1., 1., 1.])",
              false, 1);
   add_filled("full_like",
-             "full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nOne value in input's "
-             "shape and layout."
+             "full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nfill_value in input's "
+             "shape and layout." SF_OPTIONS
              "\n\n>>> sf.full_like(sf.zeros(3), 7)\n"
              "tensor([7., 7., 7.])",
              true, 0);
-  add_filled(
-      "empty_like",
-      "empty_like(input, *, dtype=None, device=None, requires_grad=False)\n\nA tensor in input's shape and layout."
-      "\n\n>>> sf.empty_like(sf.zeros(2, 3, dtype=sf.int64)).dtype\n"
-      "scaffolding.int64",
-      false, 0);
+  add_filled("empty_like",
+             "empty_like(input, *, dtype=None, device=None, requires_grad=False)\n\nA tensor in input's shape and "
+             "layout." SF_OPTIONS
+             "\n\n>>> sf.empty_like(sf.zeros(2, 3, dtype=sf.int64)).dtype\n"
+             "scaffolding.int64",
+             false, 0);
   for (const char* name : {"rand_like", "randn_like"})
     m.def(
         name,
@@ -361,7 +375,7 @@ void bind_like(nb::module_& m) {
         return random_op("randint_like", {g.tensor(0), g.integer(1), g.integer(2)}, o, g.tensor(0).numel(), true);
       },
       "randint_like(input, low=0, high, *, dtype=None, device=None)\n\nIntegers of [low, high) in input's shape and "
-      "layout."
+      "layout." SF_OPTIONS
       "\n\n>>> sf.randint_like(sf.zeros(2, 3), 10).shape\n"
       "scaffolding.Size([2, 3])");
 }

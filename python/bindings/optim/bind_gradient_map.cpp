@@ -100,44 +100,50 @@ void bind_gradient_map(nb::module_& m) {
             Tensor found = g.get(leaf_argument(leaf));
             return found ? steal(wrap(found)) : fallback;
           },
-          nb::arg("leaf"), nb::arg("default") = nb::none())
+          nb::arg("leaf"), nb::arg("default") = nb::none(), "The gradient of a leaf, default where there is none.")
       .def(
           "take",
           [](GradientMap& g, nb::handle leaf) {
             require(g, leaf);
             return g.take(leaf_argument(leaf));
           },
-          nb::arg("leaf"), "The gradient, which leaves the map.")
+          nb::arg("leaf"), "The gradient of leaf, which leaves the map.")
       .def("clear", &GradientMap::clear)
       .def("__repr__",
            [](const GradientMap& g) { return nb::str("<GradientMap of {} gradients>").attr("format")(g.size()); });
   map.def("transform", &transform, nb::arg("function"),
           "function(leaf, gradient) returns the new gradient, or None to drop it.")
-      .def("scale", &GradientMap::scale, nb::arg("factor"), "Multiplies every gradient.")
-      .def("norm", &GradientMap::norm, nb::arg("norm_type") = 2.0, "The norm of all gradients as one vector.")
+      .def("scale", &GradientMap::scale, nb::arg("factor"), "Multiplies every gradient by factor.")
+      .def("norm", &GradientMap::norm, nb::arg("norm_type") = 2.0,
+           "The norm, of order norm_type, of all gradients as one vector.")
       .def("clip_norm", &GradientMap::clip_norm, nb::arg("max_norm"), nb::arg("norm_type") = 2.0,
            nb::arg("error_if_nonfinite") = false,
-           "Scales all so that their norm is at most max_norm; returns the norm before.")
+           "Scales all so that their norm, of order norm_type, is at most max_norm; returns the norm before. "
+           "error_if_nonfinite: RuntimeError where it is NaN or infinite.")
       .def("clip_value", &GradientMap::clip_value, nb::arg("limit"), "Limits every element to [-limit, limit].")
       .def("clip_adaptive", &GradientMap::clip_adaptive, nb::arg("clip_factor") = 0.01, nb::arg("eps") = 1e-3,
            nb::arg("unit_wise") = false,
-           "Limits each gradient's norm to clip_factor times its leaf's norm (at least eps).")
+           "Limits each gradient's norm to clip_factor times its leaf's norm (at least eps); with unit_wise that of "
+           "each "
+           "row.")
       .def("normalize", &GradientMap::normalize, nb::arg("norm_type") = 2.0, nb::arg("each") = false,
-           nb::arg("eps") = 1e-12, "Scales to norm 1, together or each gradient by itself.")
+           nb::arg("eps") = 1e-12,
+           "Scales to norm 1, of order norm_type, together or each gradient by itself; norms below eps count as eps.")
       .def(
           "add_noise",
           [](GradientMap& g, double std, nb::handle generator) { g.add_noise(std, generator_argument(generator)); },
-          nb::arg("std"), nb::arg("generator") = nb::none(), "Adds normal noise.")
+          nb::arg("std"), nb::arg("generator") = nb::none(),
+          "Adds normal noise of deviation std, drawn from generator.")
       .def(
           "statistics",
           [](const GradientMap& g, nb::handle leaf) {
             return leaf.is_none() ? g.statistics() : g.statistics(leaf_argument(leaf));
           },
           nb::arg("leaf") = nb::none(),
-          "Norm, largest absolute value, mean and the number of NaN and Inf, of one gradient or of all.")
+          "Norm, largest absolute value, mean and the number of NaN and Inf, of the gradient of leaf or of all.")
       .def("has_invalid_values", &GradientMap::has_invalid_values, "Whether any element is NaN or infinite.")
       .def("apply_to_grads", &GradientMap::apply_to_grads, nb::arg("accumulate") = false,
-           "Puts the gradients into .grad of their leaves.");
+           "Puts the gradients into .grad of their leaves, or with accumulate adds them to it.");
   map.attr("__module__") = "scaffolding.autograd";
 
   m.def(
@@ -155,7 +161,8 @@ void bind_gradient_map(nb::module_& m) {
         return optim::backward_map({t}, {gradient}, {.retain_graph = retain_graph, .create_graph = create_graph});
       },
       nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = false, nb::arg("create_graph") = false,
-      "backward() that leaves .grad alone and gives the gradients as a GradientMap.");
+      "backward(gradient, retain_graph, create_graph) that leaves .grad alone and gives the gradients as a "
+      "GradientMap.");
 }
 
 }  // namespace sf::py

@@ -66,7 +66,7 @@ class autocast(_Switch):
 
 
 def is_autocast_available(device_type):
-    """Whether autocast knows the device type.
+    """Whether autocast knows device_type.
 
     >>> sf.amp.is_autocast_available("cpu"), sf.amp.is_autocast_available("mps")
     (True, False)
@@ -86,8 +86,9 @@ def autocast_table():
 
 
 def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
-    """Decorates the forward of an autograd.Function. cast_inputs: floating tensors are converted to that dtype and
-    forward runs without autocast; without it, forward runs as the caller does, and backward as forward did.
+    """Decorates fwd, the forward of an autograd.Function, on device_type "cpu" or "cuda". cast_inputs: floating tensors
+    are converted to that dtype and forward runs without autocast; without it, forward runs as the caller does, and
+    backward as forward did.
 
     >>> class Square(sf.autograd.Function):
     ...     @staticmethod
@@ -128,7 +129,8 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
 
 
 def custom_bwd(bwd=None, *, device_type):
-    """Decorates the backward of an autograd.Function: it runs with the autocast that forward ran with."""
+    """Decorates bwd, the backward of an autograd.Function: it runs with the autocast that forward ran with.
+    device_type: "cpu" or "cuda"."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 

@@ -18,8 +18,8 @@ def _refuse_capture(method):
 class GradScaler:
     """scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update(): torch.amp.GradScaler's rules.
 
-    The scale grows by growth_factor after growth_interval steps without overflow and shrinks by backoff_factor after
-    one with, which step() skips. unscale_(optimizer) before clipping gradients. enabled=False:
+    The scale begins at init_scale, grows by growth_factor after growth_interval steps without overflow and shrinks by
+    backoff_factor after one with, which step() skips. unscale_(optimizer) before clipping gradients. enabled=False:
     everything passes through.
     capturable=True: the scale and its count are in device memory and nothing waits for the device, so that a step can
     be part of a CUDA graph; for optimizers with capturable=True.
@@ -68,7 +68,7 @@ class GradScaler:
         self._stages = {}  # of optimizers since update(), by id: [found_inf, whether it stepped]
 
     def scale(self, outputs):
-        """A tensor, or tensors in lists and tuples, times the scale."""
+        """outputs, a tensor, or tensors in lists and tuples, times the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -159,7 +159,7 @@ class GradScaler:
         return result
 
     def update(self, new_scale=None):
-        """The scale of the next iteration, by the rules or as given."""
+        """The scale of the next iteration, by the rules, or new_scale."""
         if not self._enabled:
             return
         if new_scale is not None:
@@ -222,7 +222,7 @@ class GradScaler:
         return self._growth_factor
 
     def set_growth_factor(self, new_factor):
-        """Sets get_growth_factor()."""
+        """Sets get_growth_factor() to new_factor."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self):
@@ -230,7 +230,7 @@ class GradScaler:
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor):
-        """Sets get_backoff_factor()."""
+        """Sets get_backoff_factor() to new_factor."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self):
@@ -238,7 +238,7 @@ class GradScaler:
         return self._growth_interval
 
     def set_growth_interval(self, new_interval):
-        """Sets get_growth_interval()."""
+        """Sets get_growth_interval() to new_interval."""
         self._growth_interval = new_interval
 
     def is_enabled(self):

@@ -4,7 +4,7 @@ from .. import _core
 
 
 class detect_anomaly:
-    """Context manager: backward names the op whose gradient is the first with a NaN.
+    """Context manager: backward names the op whose gradient is the first with a NaN. check_nan=False: it does nothing.
 
     >>> x = sf.tensor(-1., requires_grad=True)
     >>> with sf.autograd.detect_anomaly():
@@ -25,7 +25,7 @@ class detect_anomaly:
 
 
 class set_detect_anomaly(detect_anomaly):
-    """As detect_anomaly(mode), in force from the call on."""
+    """As detect_anomaly(check_nan) where mode is True, in force from the call on."""
 
     def __init__(self, mode, check_nan=True):
         super().__init__(mode and check_nan)

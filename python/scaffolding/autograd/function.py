@@ -35,7 +35,7 @@ class FunctionCtx:
         self._dirty = tensors
 
     def set_materialize_grads(self, value):
-        """False: absent gradients of outputs come to backward as None instead of zeros."""
+        """value False: absent gradients of outputs come to backward as None instead of zeros."""
         self._materialize_grads = bool(value)
 
 

@@ -105,7 +105,8 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's result, v times the Jacobian); v: like the result, 1 by default where that is one number.
+    """(func's result, v times the Jacobian) at inputs; v: like the result, 1 by default where that is one number;
+    create_graph and strict as in jacobian.
 
     >>> sf.autograd.functional.vjp(lambda x: x * x, sf.tensor([1., 2.]), sf.tensor([1., 1.]))
     (tensor([1., 4.]), tensor([2., 4.]))
@@ -122,8 +123,8 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's result, the Jacobian times v); v: like the inputs, 1 by default where that is one number. By two backward
-    passes.
+    """(func's result, the Jacobian times v) at inputs; v: like the inputs, 1 by default where that is one number. By
+    two backward passes; create_graph and strict as in jacobian.
 
     >>> sf.autograd.functional.jvp(lambda x: x * x, sf.tensor([1., 2.]), sf.tensor([1., 0.]))
     (tensor([1., 4.]), tensor([2., 0.]))
@@ -142,7 +143,7 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's value, v times the Hessian) of a func with one number.
+    """(func's value, v times the Hessian) at inputs, of a func with one number; create_graph and strict as in jacobian.
 
     >>> sf.autograd.functional.vhp(lambda x: (x**3).sum(), sf.tensor([1., 2.]), sf.tensor([1., 1.]))
     (tensor(9.), tensor([ 6., 12.]))
@@ -161,5 +162,6 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's value, the Hessian times v): the Hessian is symmetric, so this is vhp."""
+    """(func's value, the Hessian times v): the Hessian is symmetric, so this is vhp, with its inputs, create_graph and
+    strict."""
     return vhp(func, inputs, v, create_graph, strict)

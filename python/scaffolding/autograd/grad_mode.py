@@ -80,7 +80,7 @@ class _Mode(_Switch):
 
 
 class no_grad(_Mode):
-    """Ops in the block are not recorded.
+    """Ops in the block, or in function, are not recorded.
 
     >>> x = sf.ones(2, requires_grad=True)
     >>> with sf.no_grad():
@@ -94,7 +94,7 @@ class no_grad(_Mode):
 
 
 class enable_grad(_Mode):
-    """Ops in the block are recorded, inside no_grad too.
+    """Ops in the block, or in function, are recorded, inside no_grad too.
 
     >>> x = sf.ones(2, requires_grad=True)
     >>> with sf.no_grad(), sf.enable_grad():
@@ -107,7 +107,8 @@ class enable_grad(_Mode):
 
 
 class inference_mode(_Switch):
-    """As no_grad; tensors made in the block can never be recorded, which saves their bookkeeping.
+    """As no_grad; tensors made in the block can never be recorded, which saves their bookkeeping. mode=False: changes
+    nothing.
 
     >>> with sf.inference_mode():
     ...     y = nn.Linear(4, 2)(sf.ones(1, 4))
@@ -130,7 +131,7 @@ class inference_mode(_Switch):
 
 
 class set_grad_enabled(_Switch):
-    """Switches recording at once; as a context manager, back again at the end of the block.
+    """Switches recording on (mode True) or off at once; as a context manager, back again at the end of the block.
 
     >>> with sf.set_grad_enabled(False):
     ...     nn.Linear(4, 2)(sf.ones(1, 4)).requires_grad

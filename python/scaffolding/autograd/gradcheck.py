@@ -19,7 +19,11 @@ def _over_tensors(func, inputs):
 def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True, check_undefined_grad=True):
     """Whether the gradients of func at inputs equal central differences; inputs must be float64.
 
-    Every element of the Jacobian is compared: |difference - gradient| <= atol + rtol * |difference|.
+    Every element of the Jacobian is compared, with steps of eps: |difference - gradient| <= atol + rtol * |difference|.
+
+    Args:
+        raise_exception: whether a difference is an error, and not False
+        check_undefined_grad: whether backward is tried without gradients of outputs too
 
     >>> x = sf.tensor([0.5, 1.5], dtype=sf.float64, requires_grad=True)
     >>> sf.autograd.gradcheck(sf.sin, (x,))
@@ -30,7 +34,8 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
 
 
 def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True):
-    """As gradcheck, for the gradients of func: the second derivatives. grad_outputs are random unless given."""
+    """As gradcheck(func, inputs, eps, atol, rtol, raise_exception), for the gradients of func: the second derivatives.
+    grad_outputs are random unless given."""
     call, tensors = _over_tensors(func, inputs)
     grad_outputs = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [])
     return _core._gradgradcheck(call, tensors, grad_outputs, eps, atol, rtol, raise_exception)

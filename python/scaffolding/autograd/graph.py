@@ -4,7 +4,8 @@ from .. import _core
 
 
 class saved_tensors_hooks:
-    """Context manager: pack(tensor) is kept instead of each tensor saved for backward; unpack gets it back.
+    """Context manager: pack_hook(tensor) is kept instead of each tensor saved for backward; unpack_hook makes the
+    tensor of it again.
 
     Leaves that require a gradient are kept themselves: their owner has them anyway.
 

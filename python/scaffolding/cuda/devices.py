@@ -56,17 +56,29 @@ DeviceProperties.__doc__ = (
 
 
 def get_device_properties(device=None):
-    """The DeviceProperties of a GPU."""
+    """The DeviceProperties of a GPU.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     return DeviceProperties(*_core._cuda_properties(device_index(device)))
 
 
 def get_device_name(device=None):
-    """The GPU's name."""
+    """The GPU's name.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     return get_device_properties(device).name
 
 
 def get_device_capability(device=None):
-    """The GPU's compute capability, (9, 0) for example."""
+    """The GPU's compute capability, (9, 0) for example.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     properties = get_device_properties(device)
     return properties.major, properties.minor
 

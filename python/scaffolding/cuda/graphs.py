@@ -30,7 +30,7 @@ def is_current_stream_capturing():
 
 class CUDAGraph:
     """Captured work. Use `with sf.cuda.graph(g): ...`, then g.replay().
-    Random numbers go on from replay to replay as if the ops were called.
+    Random numbers go on from replay to replay as if the ops were called. device: of the GPU; None: the current one.
     """
 
     def __init__(self, device=None):
@@ -38,7 +38,9 @@ class CUDAGraph:
         self._graph = _core._CudaGraph(self.device_index)
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
-        """From here the current stream's work is captured; not the default stream's."""
+        """From here the current stream's work is captured; not the default stream's. pool: of another graph or of
+        graph_pool_handle(); None: one of its own. capture_error_mode: what other threads must not do meanwhile:
+        "global", "thread_local" or "relaxed", as CUDA has them."""
         if capture_error_mode not in _MODES:
             raise ValueError(
                 f"CUDAGraph.capture_begin: capture_error_mode must be one of {', '.join(_MODES)}, got "
@@ -66,7 +68,8 @@ class CUDAGraph:
 
 
 class graph:
-    """Captures the block's work into a CUDAGraph, on a stream of its own unless one is given. Run the same code once
+    """Captures the block's work into cuda_graph, on a stream of its own unless one is given; pool and
+    capture_error_mode are capture_begin's. Run the same code once
     before: libraries are loaded and small tables copied by the first call, which cannot be part of a graph."""
 
     _streams = {}
@@ -101,10 +104,11 @@ class graph:
 
 
 def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
-    """Callables whose forward and backward passes are replays of graphs: functions or modules of tensors, one or a
-    tuple of them, with a tuple of sample arguments each (which say shapes, dtypes and requires_grad). Give them in the
-    order in which they will run. Modules are changed in place, for the training mode they are in; the other mode runs
-    as before. Results are overwritten by the next call."""
+    """callables whose forward and backward passes are replays of graphs: functions or modules of tensors, one or a
+    tuple of them, with a tuple of arguments each in sample_args (which say shapes, dtypes and requires_grad). Give them
+    in the order in which they will run. Modules are changed in place, for the training mode they are in; the other mode
+    runs as before. Results are overwritten by the next call. num_warmup_iters: calls before the capture.
+    allow_unused_input: whether an argument may get no gradient. pool: of the graphs' memory; None: one of their own."""
     single = not isinstance(callables, (tuple, list))
     functions, samples = ((callables,), (sample_args,)) if single else (tuple(callables), tuple(sample_args))
     if len(functions) != len(samples):

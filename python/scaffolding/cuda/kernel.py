@@ -38,13 +38,13 @@ class Kernel:
         return self._kernel.parameters
 
     def compile(self, arch):
-        """The binary (a cubin, as bytes) for an architecture such as "sm_90". Needs NVRTC, no GPU.
+        """The binary (a cubin, as bytes) for an architecture, arch, such as "sm_90". Needs NVRTC, no GPU.
         RuntimeError shows the line that does not compile.
         """
         return self._kernel.compile(arch)
 
     def load(self, device="cuda"):
-        """Compiles and loads for this GPU now, instead of at the first launch."""
+        """Compiles and loads for this GPU, device, now, instead of at the first launch."""
         self._kernel.load(device)
         return self
 
@@ -65,8 +65,8 @@ class Kernel:
 
 
 def ensure_kernel(device, name, source):
-    """The kernel `name` on `device`, compiled and loaded at the first call; later calls with the same device and name
-    return the same one.
+    """The kernel `name` of `source` on `device`, compiled and loaded at the first call; later calls with the same
+    device and name return the same one.
 
     Headers are looked for in SF_CUDA_INCLUDE_PATH, CUDARC_NVRTC_EXTRA_INCLUDE_PATHS, CUDA_HOME/include and
     CUDA_PATH/include as well, and where NVRTC was found, in pip's nvidia packages for example.

@@ -9,22 +9,38 @@ def _statistics(device):
 
 
 def memory_allocated(device=None):
-    """Bytes in use by tensors now."""
+    """Bytes in use by tensors now.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     return _statistics(device)[0]
 
 
 def max_memory_allocated(device=None):
-    """The most bytes in use since reset_peak_memory_stats."""
+    """The most bytes in use since reset_peak_memory_stats.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     return _statistics(device)[1]
 
 
 def memory_reserved(device=None):
-    """Bytes in use, and freed ones kept for reuse."""
+    """Bytes in use, and freed ones kept for reuse.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     return _statistics(device)[2]
 
 
 def max_memory_reserved(device=None):
-    """The most bytes reserved since reset_peak_memory_stats."""
+    """The most bytes reserved since reset_peak_memory_stats.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     return _statistics(device)[3]
 
 
@@ -34,7 +50,7 @@ def mem_get_info(device=None):
 
 
 def set_per_process_memory_fraction(fraction, device=None):
-    """Tensors of this process may take that part of the device's memory, in [0, 1], with what is kept for the next
+    """Tensors of this process may take that fraction of the device's memory, in [0, 1], with what is kept for the next
     ones; more is an OutOfMemoryError, as where the device has no more. 1 takes the limit off. What is taken already
     stays.
     """
@@ -48,7 +64,11 @@ def set_per_process_memory_fraction(fraction, device=None):
 
 
 def reset_peak_memory_stats(device=None):
-    """Starts new peaks."""
+    """Starts new peaks.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     _core._cuda_reset_peak(device_index(device))
 
 
@@ -69,6 +89,9 @@ def host_memory_stats():
 def memory_summary(device=None):
     """The figures above as a table to print, with what is reserved and cannot be used for a large tensor:
     fragmentation.
+
+    Args:
+        device: which GPU; None: the current one
     """
     index = device_index(device)
     stats = memory_stats(index)
@@ -94,7 +117,11 @@ def memory_summary(device=None):
 
 
 def memory_stats(device=None):
-    """What is known of the GPU's memory, under torch's keys where it has them."""
+    """What is known of the GPU's memory, under torch's keys where it has them.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     s = _statistics(device)
     return {
         "allocated_bytes.all.current": s[0],

@@ -9,13 +9,14 @@ def _generator(device):
 
 
 def manual_seed(seed):
-    """Seeds the default generator of the current CUDA device; without a GPU nothing happens, as in torch."""
+    """Seeds the default generator of the current CUDA device with seed, a whole number; without a GPU nothing happens,
+    as in torch."""
     if is_available():
         _generator(None).manual_seed(seed)
 
 
 def manual_seed_all(seed):
-    """Seeds the default generators of all CUDA devices."""
+    """Seeds the default generators of all CUDA devices with seed, a whole number."""
     for index in range(device_count()):
         _generator(index).manual_seed(seed)
 
@@ -28,7 +29,7 @@ def get_rng_state(device="cuda"):
 
 
 def set_rng_state(new_state, device="cuda"):
-    """Restores a state from get_rng_state."""
+    """Restores new_state, from get_rng_state, of a CUDA device."""
     _generator(device).set_state(new_state)
 
 
@@ -38,6 +39,6 @@ def get_rng_state_all():
 
 
 def set_rng_state_all(new_states):
-    """Restores states from get_rng_state_all."""
+    """Restores new_states, from get_rng_state_all."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)

@@ -7,9 +7,9 @@ from .devices import device_index
 
 
 class Stream:
-    """A queue whose work runs in order, beside that of other streams. Use as `with sf.cuda.stream(s):`. A tensor made
-    on one stream and used on another needs wait_stream or wait_event between them, and x.record_stream(s) where it is
-    freed before the other has done with it."""
+    """A queue of a GPU (device; None: the current one) whose work runs in order, beside that of other streams. Use as
+    `with sf.cuda.stream(s):`. A tensor made on one stream and used on another needs wait_stream or wait_event between
+    them, and x.record_stream(s) where it is freed before the other has done with it."""
 
     def __init__(self, device=None):
         self.device_index = device_index(device)
@@ -70,7 +70,8 @@ class Stream:
 
 
 class Event:
-    """A place in a stream: whether and when it was passed. enable_timing=True for elapsed_time."""
+    """A place in a stream: whether and when it was passed. enable_timing=True for elapsed_time. device: the GPU of the
+    stream that records it; None: the current one."""
 
     def __init__(self, enable_timing=False, device=None):
         self.device_index = device_index(device)
@@ -98,7 +99,7 @@ class Event:
         return not self._recorded or _core._cuda_event_done(self.device_index, self._handle)
 
     def elapsed_time(self, end_event):
-        """Milliseconds from this event to a later one; both recorded and passed."""
+        """Milliseconds from this event to a later one, end_event; both recorded and passed."""
         for event in (self, end_event):
             if not event._timing:
                 raise RuntimeError("Event.elapsed_time: both events must be made with enable_timing=True")
@@ -112,13 +113,21 @@ class Event:
 
 
 def current_stream(device=None):
-    """The stream on which this thread's work is queued."""
+    """The stream on which this thread's work is queued.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     index = device_index(device)
     return Stream._of(index, _core._cuda_current_stream(index))
 
 
 def default_stream(device=None):
-    """The stream of all threads that chose none."""
+    """The stream of all threads that chose none.
+
+    Args:
+        device: which GPU; None: the current one
+    """
     return Stream._of(device_index(device), 0)
 
 

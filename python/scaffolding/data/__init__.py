@@ -5,6 +5,7 @@ The DataLoader is scaffolding.utils.data.DataLoader.
 from .._missing import help_modules
 from .._core import _data
 from .._documents import add_to as _add_document
+from .._documents import describe as _describe
 from ..utils.data import DataLoader
 from .image import (
     can_write_animation,
@@ -29,4 +30,6 @@ _add_document(AspectBuckets, "data")
 BrokenSample = _data.BrokenSample
 Transform = _data.Transform
 
+_describe(globals())
+_describe(vars(transforms))
 help_modules()  # this one is imported after the others

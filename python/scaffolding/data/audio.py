@@ -19,8 +19,8 @@ def as_audio(who, audio):
 
 
 def save_wav(path, audio, sampling_rate, encoding="pcm16"):
-    """Writes sound as a WAV file: audio [channels, samples] of 1 to 8 channels, [samples, channels], or [samples],
-    floating in [-1, 1] or int16, a tensor on any device or an array.
+    """Writes sound, of sampling_rate samples a second, as a WAV file at path: audio [channels, samples] of 1 to 8
+    channels, [samples, channels], or [samples], floating in [-1, 1] or int16, a tensor on any device or an array.
 
     encoding: "pcm16", "pcm24" or "float32". Integers are clamped and rounded, NaN is silence. ValueError for what a
     file cannot hold, RuntimeError where it cannot be written.
@@ -34,7 +34,8 @@ def save_wav(path, audio, sampling_rate, encoding="pcm16"):
 
 
 def load_wav(path):
-    """(sound [channels, samples] in float32, samples a second) of a WAV file: PCM of 8 to 32 bits, or floating.
+    """(sound [channels, samples] in float32, samples a second) of the WAV file at path: PCM of 8 to 32 bits, or
+    floating.
 
     ValueError naming the file where it is damaged or cut short, NotImplementedError for compressed sound.
 
@@ -46,8 +47,8 @@ def load_wav(path):
 
 
 def load_audio(path):
-    """(sound [channels, samples] in float32, samples a second) of a WAV file, or of an mp4, mov, mkv or webm file: told
-    by their content.
+    """(sound [channels, samples] in float32, samples a second) of the file at path: WAV, or of an mp4, mov, mkv or webm
+    file: told by their content.
 
     ValueError naming the file where it is damaged or has no sound, NotImplementedError where its kind cannot be read
     here.

@@ -362,4 +362,5 @@ class BucketBatchSampler(Sampler):
         return {"sampler": self.sampler.state_dict()}
 
     def load_state_dict(self, state_dict):
+        """Goes on from a state_dict()."""
         self.sampler.load_state_dict(state_dict["sampler"])

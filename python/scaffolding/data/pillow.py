@@ -33,7 +33,8 @@ def image_of(picture):
 
 
 def to_pil_image(image, mode=None):
-    """The picture of a tensor [C, H, W] or [H, W], or of an array [H, W] or [H, W, C]; floats are of 0..1."""
+    """The picture of image, a tensor [C, H, W] or [H, W], or of an array [H, W] or [H, W, C]; floats are of 0..1. mode:
+    Pillow's, which it is converted to; None: as it is."""
     import numpy
     from PIL import Image
 

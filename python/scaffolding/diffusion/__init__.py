@@ -1,5 +1,6 @@
 """Diffusion models: schedulers, guidance and their helpers, under diffusers' names."""
 
+from .._documents import describe as _describe
 from .._missing import help_modules
 from . import schedulers
 from .configuration import ConfigMixin, FrozenDict, register_to_config
@@ -14,4 +15,6 @@ from ..models import *  # noqa: F403
 from . import pipelines
 from .pipelines import *  # noqa: F403
 
+_describe(globals())
+_describe(vars(training_utils))
 help_modules()  # this one is imported after the others

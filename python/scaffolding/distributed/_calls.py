@@ -52,7 +52,13 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
 def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     """all_reduce of several tensors of one dtype and device, which on CPUs travel together from where they lie.
 
-    Their number and sizes are the same in every process."""
+    Their number and sizes are the same in every process.
+
+    Args:
+        op: a ReduceOp
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+    """
     if _is_outside(group):
         return None
     g = _group("all_reduce_coalesced", group)
@@ -60,7 +66,7 @@ def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
 
 
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
-    """Puts the tensors of all processes together in that of dst.
+    """Puts each process's tensor together in that of dst.
 
     Args:
         op: a ReduceOp
@@ -111,7 +117,14 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 
 
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
-    """The tensors of all processes one after the other, or stacked: output has as many numbers as all inputs."""
+    """The tensors of all processes one after the other, or stacked: output has as many numbers as all inputs.
+
+    Args:
+        output_tensor: of as many numbers as all inputs
+        input_tensor: of one size and dtype in all processes
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+    """
     if _is_outside(group):
         return None
     g = _group("all_gather_into_tensor", group)
@@ -119,7 +132,15 @@ def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=Fal
 
 
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
-    """The sum of all processes' inputs, of which each gets its part."""
+    """The sum of all processes' inputs, of which each gets its part.
+
+    Args:
+        output: of a part of input's numbers
+        input: of a multiple of the processes' number
+        op: a ReduceOp
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+    """
     if _is_outside(group):
         return None
     g = _group("reduce_scatter_tensor", group)
@@ -127,14 +148,28 @@ def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=F
 
 
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
-    """reduce_scatter_tensor of a list with a tensor for each process."""
+    """reduce_scatter_tensor of a list with a tensor for each process.
+
+    Args:
+        output: of the size of one of the list
+        input_list: a tensor for each process
+        op: a ReduceOp
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+    """
     if _is_outside(group):
         return None
     return reduce_scatter_tensor(output, _core.cat([t.reshape(-1) for t in input_list], 0), op, group, async_op)
 
 
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
-    """Rows of input go to every process, rows of output come from each; equal parts without split sizes."""
+    """Rows of input go to every process, rows of output come from each; equal parts without split sizes.
+
+    Args:
+        output_split_sizes, input_split_sizes: rows that come from, and go to, each process; None: equal parts
+        group: the processes that take part; None: all
+        async_op: whether it returns at once, with a Work to wait for
+    """
     if _is_outside(group):
         return None
     g = _group("all_to_all_single", group)
@@ -217,6 +252,7 @@ def barrier(group=None, async_op=False, device_ids=None):
     Args:
         group: the processes that take part; None: all
         async_op: whether it returns at once, with a Work to wait for
+        device_ids: changes nothing
     """
     if _is_outside(group):
         return None
@@ -224,7 +260,12 @@ def barrier(group=None, async_op=False, device_ids=None):
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-    """A barrier that names who has not come: the first of them, or all with wait_all_ranks."""
+    """A barrier that names who has not come: the first of them, or all with wait_all_ranks.
+
+    Args:
+        group: the processes that take part; None: all
+        timeout: a timedelta or seconds; None: the group's
+    """
     if _is_outside(group):
         return
     g = _group("monitored_barrier", group)
@@ -287,7 +328,8 @@ def recv(tensor, src=None, group=None, tag=0, group_src=None):
 
 
 class P2POp:
-    """A send or receive for batch_isend_irecv: op is isend or irecv."""
+    """A send or receive of tensor for batch_isend_irecv: op is isend or irecv, peer the other's rank, group_peer its
+    rank in group instead; tag: which of the other's it meets."""
 
     def __init__(self, op, tensor, peer=None, group=None, tag=0, group_peer=None):
         if op not in (isend, irecv):
@@ -303,7 +345,7 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list):
-    """Begins sends and receives, in any order; their works."""
+    """Begins sends and receives, a p2p_op_list of P2POp, in any order; their works."""
     if not p2p_op_list or not all(isinstance(p, P2POp) for p in p2p_op_list):
         raise ValueError("batch_isend_irecv: needs a list of P2POp, one or more")
     # Receives first: what comes finds its place.

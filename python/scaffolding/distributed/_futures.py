@@ -10,7 +10,7 @@ class Future:
         self._wait, self._value, self._done = wait, None, False
 
     def set_result(self, result):
-        """Makes the value known; of a Future that waits for nothing."""
+        """Makes the value, result, known; of a Future that waits for nothing."""
         self._value, self._done = result, True
 
     def wait(self):

@@ -116,8 +116,8 @@ def init_process_group(
     backend: "gloo", "mpi" or "fake"; None is "cpu:gloo,cuda:nccl", as is "nccl". init_method: "env://" takes what
     torchrun, mpirun or srun have set, "tcp://address:port" says where rank 0 serves the store, "file:///path" names a
     file that all reach. Or a store, with rank and world_size. timeout: a timedelta or seconds, for joining and for each
-    call (half an hour). deterministic: sums on GPUs are those of the tree over the ranks too, at the price of memory
-    and time.
+    call (half an hour). group_name: for messages. pg_options, device_id: change nothing. deterministic: sums on GPUs
+    are those of the tree over the ranks too, at the price of memory and time.
 
     >>> sf.distributed.init_process_group("gloo", init_method="env://")  # doctest: +SKIP
     >>> sf.distributed.get_rank(), sf.distributed.get_world_size()  # in the second of two  # doctest: +SKIP
@@ -173,7 +173,9 @@ def new_group(
 ):
     """A group of some of the processes, by their ranks in the world; all of the world must call it, in one order.
 
-    What it gives to those who are not in ranks may be passed to the calls here, which then do nothing.
+    What it gives to those who are not in ranks may be passed to the calls here, which then do nothing. timeout and
+    backend are init_process_group's; None: the world's. pg_options, use_local_synchronization, group_desc, device_id:
+    change nothing.
 
     >>> group = sf.distributed.new_group(ranks=[0])
     >>> sf.distributed.get_world_size(group)
@@ -202,7 +204,8 @@ def new_group(
 
 
 def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):
-    """The world in groups of group_size neighbours: (the one of this process, all of them)."""
+    """The world in groups of group_size neighbours: (the one of this process, all of them). group: the world. timeout,
+    backend, pg_options and group_desc are new_group's."""
     world = _group("new_subgroups", group)
     if group_size is None or group_size < 1 or world.size() % group_size:
         raise ValueError(f"new_subgroups: group_size must divide the {world.size()} processes, got {group_size}")
@@ -255,7 +258,7 @@ def get_process_group_ranks(group):
 
 
 def get_global_rank(group, group_rank):
-    """The rank in the world of a group's process."""
+    """The rank in the world of a group's process with group_rank in it."""
     ranks = get_process_group_ranks(group)
     if not 0 <= group_rank < len(ranks):
         raise ValueError(f"get_global_rank: group_rank must be 0 to {len(ranks) - 1}, got {group_rank}")
@@ -263,7 +266,7 @@ def get_global_rank(group, group_rank):
 
 
 def get_group_rank(group, global_rank):
-    """The rank in the group of a process of the world."""
+    """The rank in the group of the process with global_rank in the world."""
     ranks = get_process_group_ranks(group)
     if global_rank not in ranks:
         raise ValueError(f"get_group_rank: rank {global_rank} is not in the group of the ranks {ranks}")
@@ -271,7 +274,8 @@ def get_group_rank(group, global_rank):
 
 
 def get_node_local_rank(fallback_rank=None):
-    """The number of this process on its machine, as the launcher says it."""
+    """The number of this process on its machine, as the launcher says it; else fallback_rank. RuntimeError without
+    both."""
     for name in ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"):
         if name in os.environ:
             return int(os.environ[name])

@@ -95,7 +95,7 @@ def _to_object(tensor):
 
 
 def all_gather_object(object_list, obj, group=None):
-    """object_list[i] becomes the object of process i.
+    """object_list[i] becomes obj of process i. group: the processes that take part; None: all.
 
     >>> found = [None] * sf.distributed.get_world_size()
     >>> sf.distributed.all_gather_object(found, {"steps": 20})
@@ -121,7 +121,7 @@ def all_gather_object(object_list, obj, group=None):
 
 
 def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
-    """object_gather_list[i] of process dst becomes the object of process i."""
+    """object_gather_list[i] of process dst (of group: group_dst) becomes obj of process i."""
     if _is_outside(group):
         return
     g = _group("gather_object", group)
@@ -135,7 +135,7 @@ def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=
 
 
 def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None):
-    """The objects of process src, into everyone's list."""
+    """The objects of process src (of group: group_src), into everyone's object_list. device changes nothing."""
     if _is_outside(group):
         return
     g = _group("broadcast_object_list", group)
@@ -154,7 +154,8 @@ def broadcast_object_list(object_list, src=None, group=None, device=None, group_
 def scatter_object_list(
     scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None
 ):
-    """scatter_object_output_list[0] becomes scatter_object_input_list[this rank] of process src."""
+    """scatter_object_output_list[0] becomes scatter_object_input_list[this rank] of process src (of
+    group: group_src)."""
     if _is_outside(group):
         return
     g = _group("scatter_object_list", group)
@@ -169,7 +170,7 @@ def scatter_object_list(
 
 
 def send_object_list(object_list, dst=None, group=None, device=None, group_dst=None):
-    """Sends objects to process dst."""
+    """Sends the objects of object_list to process dst (of group: group_dst). device changes nothing."""
     if _is_outside(group):
         return
     data = _to_tensor(list(object_list))
@@ -178,7 +179,7 @@ def send_object_list(object_list, dst=None, group=None, device=None, group_dst=N
 
 
 def recv_object_list(object_list, src=None, group=None, device=None, group_src=None):
-    """Receives objects from process src, whose rank it returns."""
+    """Receives object_list from process src (of group: group_src), whose rank it returns. device changes nothing."""
     if _is_outside(group):
         return -1
     size = _core.tensor([0])

@@ -22,6 +22,8 @@ class TCPStore(_core._distributed._TCPStore):
 
     is_master: this process serves it, on all its addresses; port 0 is then any free one, .port. world_size: how many
     clients the server waits for before this returns, where wait_for_workers is true. timeout: a timedelta or seconds.
+    host_name: of the machine that serves. multi_tenant, master_listen_fd: True and numbers are refused. use_libuv:
+    changes nothing.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ def _wait(self, keys, timeout=None):
 
 
 def _set_timeout(self, timeout):
-    """Of get, and of wait without one: a timedelta or seconds."""
+    """The timeout of get, and of wait without one: a timedelta or seconds."""
     self._set_timeout(_seconds("Store.set_timeout", timeout))
 
 
@@ -58,7 +60,7 @@ def _multi_get(self, keys):
 
 
 def _multi_set(self, keys, values):
-    """Sets several keys."""
+    """Sets several keys, to values of the same number."""
     for key, value in zip(keys, values, strict=True):
         self.set(key, value)
 

@@ -4,7 +4,8 @@ from ._groups import _group, _World, new_group
 
 
 class DeviceMesh:
-    """The ranks of processes in a grid of named dimensions; made by init_device_mesh.
+    """The ranks of processes in a grid of dimensions with names, mesh_dim_names; made by init_device_mesh. device_type:
+    "cpu" or "cuda".
 
     mesh["dp"] is the part of a dimension, in which this process is; get_group("dp") its group.
     """
@@ -57,7 +58,7 @@ class DeviceMesh:
         return _core.tensor(self._ranks).reshape(list(self._shape))
 
     def size(self, mesh_dim=None):
-        """How many processes there are, or a dimension has."""
+        """How many processes there are, or a dimension, mesh_dim, has."""
         return len(self._ranks) if mesh_dim is None else self._shape[self._dim("size", mesh_dim)]
 
     def _dim(self, op, mesh_dim):
@@ -74,7 +75,7 @@ class DeviceMesh:
         return mesh_dim
 
     def get_group(self, mesh_dim=None):
-        """The group of this process along a dimension, by number or name."""
+        """The group of this process along a dimension, mesh_dim, by number or name."""
         return self._dim_groups[self._dim("get_group", mesh_dim)]
 
     def get_all_groups(self):
@@ -97,7 +98,7 @@ class DeviceMesh:
         return where
 
     def get_local_rank(self, mesh_dim=None):
-        """The number of this process along a dimension."""
+        """The number of this process along a dimension, mesh_dim."""
         where = self.get_coordinate()
         return None if where is None else where[self._dim("get_local_rank", mesh_dim)]
 
@@ -142,6 +143,7 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_ov
     """All processes as a grid of mesh_shape, by their ranks, with a group for each of its rows.
 
     device_type: "cpu" or "cuda". mesh_dim_names: a name for each dimension, such as ("replicate", "shard").
+    backend_override: changes nothing.
 
     >>> mesh = sf.distributed.init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicate", "shard"))
     >>> mesh["shard"].size()

@@ -7,6 +7,7 @@ import os
 from importlib import import_module
 
 from .._documents import add_to as _add_document
+from .._documents import describe as _describe
 from .._missing import help_modules
 from .adapters import get_peft_model_state_dict, peft_config_of, set_peft_model_state_dict
 from .autoencoder_kl import DiagonalGaussianDistribution
@@ -51,4 +52,5 @@ __all__ = [
     "upscale",
 ]
 
+_describe(globals())
 help_modules()  # this one is imported after the others

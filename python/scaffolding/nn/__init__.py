@@ -22,7 +22,8 @@ for _name in ("Module", *_core._layer_names):
 def _embedding_from_pretrained(
     cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False
 ):
-    """An Embedding over given values[num_embeddings, embedding_dim], not trained unless freeze=False."""
+    """An Embedding over embeddings[num_embeddings, embedding_dim], not trained unless freeze=False. padding_idx,
+    max_norm, norm_type, scale_grad_by_freq and sparse are the class's."""
     if embeddings.dim() != 2:
         raise ValueError("Embeddings parameter is expected to be 2-dimensional")
     rows, columns = embeddings.shape
@@ -46,7 +47,8 @@ def _embedding_bag_from_pretrained(
     include_last_offset=False,
     padding_idx=None,
 ):
-    """An EmbeddingBag over given values[num_embeddings, embedding_dim], not trained unless freeze=False."""
+    """An EmbeddingBag over embeddings[num_embeddings, embedding_dim], not trained unless freeze=False. max_norm,
+    norm_type, scale_grad_by_freq, mode, sparse, include_last_offset and padding_idx are the class's."""
     if embeddings.dim() != 2:
         raise ValueError("Embeddings parameter is expected to be 2-dimensional")
     rows, columns = embeddings.shape
@@ -63,7 +65,8 @@ _ctc_loss_of_tensors = _core._layer_CTCLoss.forward
 
 
 def _ctc_loss(self, log_probs, targets, input_lengths, target_lengths):
-    """The loss of log_probs[T, N, C] (or [T, C]) and targets [N, S] or joined; lengths may be tuples."""
+    """The loss of log_probs[T, N, C] (or [T, C]) and targets [N, S] or joined; input_lengths and target_lengths may be
+    tuples."""
     lengths = functional._lengths(input_lengths), functional._lengths(target_lengths)
     return _ctc_loss_of_tensors(self, log_probs, targets, *lengths)
 
@@ -84,7 +87,7 @@ for _name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "In
 
 
 class NLLLoss2d(NLLLoss):  # noqa: F821  (a registered layer)
-    """NLLLoss, under the name of old programs."""
+    """NLLLoss, with its weight, size_average, ignore_index, reduce and reduction, under the name of old programs."""
 
 
 # video stands on the models that stand on this package.

@@ -63,6 +63,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 init.uniform_(layer.bias, -bound, bound)
 
     def forward(self, input_, target_):
+        """(log-probabilities of target_[N], the loss) of input_[N, in_features]."""
         if target_.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if input_.dim() != target_.dim() + 1:

@@ -22,8 +22,9 @@ class SDPBackend(enum.IntEnum):
 
 @contextlib.contextmanager
 def sdpa_kernel(backends, set_priority=False):
-    """Checks its arguments and changes nothing: attention here has one kernel for a device and dtype, of the kind of
-    FLASH_ATTENTION, and its numbers are within rounding of MATH's. TypeError for what is not an SDPBackend."""
+    """Checks its arguments, backends and set_priority, and changes nothing: attention here has one kernel for a device
+    and dtype, of the kind of FLASH_ATTENTION, and its numbers are within rounding of MATH's. TypeError for what is not
+    an SDPBackend."""
     for backend in [backends] if isinstance(backends, SDPBackend) else list(backends):
         if not isinstance(backend, SDPBackend):
             raise TypeError(f"sdpa_kernel: needs SDPBackend or a list of them, got {backend!r}")

@@ -49,6 +49,7 @@ class Sequential(Module):
                 self.add_module(str(i), module)
 
     def forward(self, input):
+        """What the last module makes, the first being called with input."""
         if getattr(input, "is_cuda", False) and len(self._modules) > 2:
             return _called_on_cuda(list(self._modules.values()), input)
         for module in self._modules.values():
@@ -329,13 +330,13 @@ class ParameterList(Module):
         return self.extend(values)
 
     def append(self, value):
-        """Adds a tensor, as a Parameter, at the end; returns the list."""
+        """Adds value, a tensor, as a Parameter, at the end; returns the list."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values):
-        """Adds tensors at the end; returns the list."""
+        """Adds values, tensors, at the end; returns the list."""
         if not hasattr(values, "__iter__") or isinstance(values, _core.Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in values:

@@ -18,6 +18,7 @@ class CrossMapLRN2d(Module):
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def forward(self, input):
+        """input[N, C, H, W], normalised."""
         if input.dim() != 4:
             raise ValueError(f"CrossMapLRN2d: input must be [N, C, H, W], got shape {list(input.shape)}")
         channels, reach = input.shape[1], (self.size - 1) // 2 + 1

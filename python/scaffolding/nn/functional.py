@@ -142,7 +142,8 @@ for _name in ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d
 def fractional_max_pool2d(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """fractional_max_pool2d_with_indices, without the indices unless return_indices.
+    """fractional_max_pool2d_with_indices of input, kernel_size, output_size and output_ratio, without the indices
+    unless return_indices.
 
     >>> F.fractional_max_pool2d(sf.ones(1, 3, 9, 9), 2, output_size=4).shape
     scaffolding.Size([1, 3, 4, 4])
@@ -156,7 +157,8 @@ def fractional_max_pool2d(
 def fractional_max_pool3d(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """fractional_max_pool3d_with_indices, without the indices unless return_indices.
+    """fractional_max_pool3d_with_indices of input, kernel_size, output_size and output_ratio, without the indices
+    unless return_indices.
 
     >>> F.fractional_max_pool3d(sf.ones(1, 3, 9, 9, 9), 2, output_size=4).shape
     scaffolding.Size([1, 3, 4, 4, 4])
@@ -213,8 +215,8 @@ def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ):
     """max(0, margin + d(anchor, positive) - d(anchor, negative)), d the Euclidean distance unless distance_function is
-    given; swap: the nearer of anchor and positive counts. ValueError for other reductions, and margins that are not
-    positive.
+    given; swap: the nearer of anchor and positive counts. reduction: "mean", "sum" or "none". ValueError for other
+    reductions, and margins that are not positive.
 
     >>> a, p, n = sf.tensor([[0., 0.]]), sf.tensor([[0., 1.]]), sf.tensor([[3., 4.]])
     >>> F.triplet_margin_with_distance_loss(a, p, n, margin=5.0)
@@ -249,7 +251,8 @@ def linear_cross_entropy(
     label_smoothing=0.0,
     options=None,
 ):
-    """cross_entropy of the logits linear(input[..., in], linear_weight[C, ..., in], linear_bias[C, ...]).
+    """cross_entropy, by its weight, reduction, ignore_index and label_smoothing, of the logits linear(input[..., in],
+    linear_weight[C, ..., in], linear_bias[C, ...]).
 
     options (nn.LinearCrossEntropyOptions): logits of input[N, in] and class numbers target[N] are made a chunk of rows
     at a time, and again for the gradients. Of other shapes and of probabilities they are made whole, with a warning.
@@ -404,19 +407,19 @@ _form(
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    """interpolate, by its old name."""
+    """interpolate(input, size, scale_factor, mode, align_corners), by its old name."""
     warnings.warn("upsample is deprecated, use interpolate", stacklevel=2)
     return _core.interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input, size=None, scale_factor=None):
-    """interpolate(mode="nearest"), by its old name."""
+    """interpolate(input, size, scale_factor, mode="nearest"), by its old name."""
     warnings.warn("upsample_nearest is deprecated, use interpolate", stacklevel=2)
     return _core.interpolate(input, size, scale_factor, "nearest")
 
 
 def upsample_bilinear(input, size=None, scale_factor=None):
-    """interpolate(mode="bilinear", align_corners=True), by its old name."""
+    """interpolate(input, size, scale_factor, mode="bilinear", align_corners=True), by its old name."""
     warnings.warn("upsample_bilinear is deprecated, use interpolate", stacklevel=2)
     return _core.interpolate(input, size, scale_factor, "bilinear", True)
 

@@ -39,7 +39,8 @@ def _functions(dims):
         function.__name__ = function.__qualname__ = f"conv{dims}d_{what}"
         function.__doc__ = (
             f"The gradient of conv{dims}d's {what}, of shape {given}, for the gradient grad_output of its output.\n\n"
-            "ValueError where grad_output has another shape than the output of such a convolution.\n\n"
+            "The other arguments are the convolution's: weight or input, stride, padding, dilation, groups. "
+            "ValueError where grad_output has another shape than its output.\n\n"
             f">>> x, weight, dy = sf.ones(1, 2{side}), sf.ones(4, 2{side}), sf.ones(1, 4{', 1' * dims})\n"
             f">>> nn.grad.conv{dims}d_{what}({arguments}, dy).shape\nscaffolding.Size([{channels}{side}])"
         )

@@ -26,7 +26,7 @@ def calculate_gain(nonlinearity, param=None):
 
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    """Numbers of [a, b), all equally likely.
+    """tensor becomes numbers of [a, b), all equally likely, drawn from generator.
 
     >>> nn.init.uniform_(sf.empty(2, 2), -1.0, 1.0)
     tensor([[-0.0075,  0.5364],
@@ -36,7 +36,7 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    """Normal numbers.
+    """tensor becomes normal numbers of this mean and deviation std, drawn from generator.
 
     >>> nn.init.normal_(sf.empty(2, 2), std=0.02)
     tensor([[ 0.0308, -0.0059],
@@ -46,7 +46,7 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Normal numbers cut to [a, b]; best when a <= mean <= b.
+    """tensor becomes normal numbers of deviation std cut to [a, b], drawn from generator; best when a <= mean <= b.
 
     >>> nn.init.trunc_normal_(sf.empty(1000), a=-1.0, b=1.0).abs().max() <= 1
     tensor(True)
@@ -61,7 +61,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
 
 def constant_(tensor, val):
-    """val everywhere.
+    """val everywhere in tensor.
 
     >>> nn.init.constant_(sf.empty(2), 0.5)
     tensor([0.5000, 0.5000])
@@ -70,7 +70,7 @@ def constant_(tensor, val):
 
 
 def ones_(tensor):
-    """1 everywhere.
+    """1 everywhere in tensor.
 
     >>> nn.init.ones_(sf.empty(2))
     tensor([1., 1.])
@@ -79,7 +79,7 @@ def ones_(tensor):
 
 
 def zeros_(tensor):
-    """0 everywhere.
+    """0 everywhere in tensor.
 
     >>> layer = nn.Linear(4, 2)
     >>> nn.init.zeros_(layer.bias)
@@ -101,7 +101,7 @@ def eye_(tensor):
 
 def dirac_(tensor, groups=1):
     """tensor[O, I, kernel...] with 1 to 3 kernel dimensions:
-    a convolution that hands the first channels of each group on unchanged.
+    a convolution that hands the first channels of each of so many groups on unchanged.
 
     >>> conv = nn.Conv1d(2, 2, 3, padding=1, bias=False)
     >>> weight = nn.init.dirac_(conv.weight)
@@ -113,7 +113,8 @@ def dirac_(tensor, groups=1):
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
-    """Uniform numbers of deviation gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+    """tensor becomes uniform numbers of deviation gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio 2010), drawn
+    from generator.
 
     >>> nn.init.xavier_uniform_(sf.empty(2, 4)).abs().max() <= 1  # sqrt(6 / (4 + 2))
     tensor(True)
@@ -122,7 +123,8 @@ def xavier_uniform_(tensor, gain=1.0, generator=None):
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
-    """Normal numbers of deviation gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+    """tensor becomes normal numbers of deviation gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio 2010), drawn
+    from generator.
 
     >>> nn.init.xavier_normal_(sf.empty(300, 100)).std()  # about sqrt(2 / 400)
     tensor(0.0708)
@@ -136,8 +138,8 @@ def _warn_if_empty(name, tensor):
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Uniform numbers of deviation gain / sqrt(fan) (He et al. 2015): the gain of `nonlinearity` (a:
-    leaky_relu's slope), the fan that mode names.
+    """tensor becomes uniform numbers of deviation gain / sqrt(fan) (He et al. 2015), drawn from generator: the gain of
+    `nonlinearity` (a: leaky_relu's slope), the fan that mode names.
 
     >>> layer = nn.Linear(600, 10)
     >>> nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu").abs().max() <= 0.1  # sqrt(6 / 600)
@@ -148,8 +150,8 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Normal numbers of deviation gain / sqrt(fan) (He et al. 2015): the gain of `nonlinearity` (a:
-    leaky_relu's slope), the fan that mode names.
+    """tensor becomes normal numbers of deviation gain / sqrt(fan) (He et al. 2015), drawn from generator: the gain of
+    `nonlinearity` (a: leaky_relu's slope), the fan that mode names.
 
     >>> nn.init.kaiming_normal_(sf.empty(100, 200), nonlinearity="relu").std()  # about sqrt(2 / 200)
     tensor(0.1005)
@@ -159,7 +161,8 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
 
 
 def orthogonal_(tensor, gain=1, generator=None):
-    """Orthonormal rows (or columns, where these are fewer) times gain (Saxe et al. 2013);
+    """tensor becomes orthonormal rows (or columns, where these are fewer) times gain (Saxe et al. 2013), drawn from
+    generator;
     dimensions after the first count as one.
 
     >>> rows = nn.init.orthogonal_(sf.empty(2, 5))
@@ -170,7 +173,7 @@ def orthogonal_(tensor, gain=1, generator=None):
 
 
 def sparse_(tensor, sparsity, std=0.01, generator=None):
-    """Normal numbers, with ceil(sparsity * rows) zeros in each column of tensor[rows, columns];
+    """Normal numbers of deviation std, with ceil(sparsity * rows) zeros in each column of tensor[rows, columns];
     which ones comes from the default generator, as in torch.
 
     >>> (nn.init.sparse_(sf.empty(10, 4), sparsity=0.3) == 0).sum(0)

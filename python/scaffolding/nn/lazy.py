@@ -18,7 +18,7 @@ class _Uninitialized:
         )
 
     def materialize(self, shape, device=None, dtype=None):
-        """Makes it a tensor of that shape, without values."""
+        """Makes it a tensor of that shape, without values, of dtype on device; None: its own."""
         device = self.device if device is None else device
         dtype = self.dtype if dtype is None else dtype
         self.data = _core.empty(shape, device=device, dtype=dtype)
@@ -105,7 +105,7 @@ class LazyModule:
         return weight.shape[0]
 
     def initialize_parameters(self, input, *args, **kwargs):
-        """Draws the parameters for inputs like this one."""
+        """Draws the parameters for inputs like input."""
         names = _uninitialized_names(self)
         if not names:
             return

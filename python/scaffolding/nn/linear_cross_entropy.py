@@ -45,7 +45,7 @@ class LinearCrossEntropyOptions:
                 raise ValueError("batch_chunk_size and chunking_method both say how many rows; leave one of them")
 
     def rows(self, batch, in_features, classes):
-        """Rows of a chunk."""
+        """Rows of a chunk, for input [batch, in_features] and so many classes."""
         if self.batch_chunk_size is not None:
             return self.batch_chunk_size
         if self.chunking_method is None:
@@ -130,7 +130,7 @@ class LinearCrossEntropyLoss(Module):
         self.register_buffer("weight", weight)
 
     def forward(self, input, target):
-        """The loss: a number, or with reduction "none" of target's shape without classes."""
+        """The loss of input[..., in]: a number, or with reduction "none" of target's shape without classes."""
         sizes = (self.num_classes, *self.out_features)
         bias = self.linear.bias
         return functional.linear_cross_entropy(

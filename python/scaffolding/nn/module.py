@@ -81,7 +81,7 @@ def __dir__(self):
 
 @_method
 def get_submodule(self, target):
-    """The module of a dotted path; '' is the module itself."""
+    """The module of a dotted path, target; '' is the module itself."""
     if target == "":
         return self
     module = self
@@ -96,7 +96,7 @@ def get_submodule(self, target):
 
 @_method
 def set_submodule(self, target, module, strict=False):
-    """Puts a module under a dotted path."""
+    """Puts a module under a dotted path, target. strict: only where there is one."""
     if target == "":
         raise ValueError("Cannot set the submodule without a target name!")
     path, _, name = target.rpartition(".")
@@ -118,13 +118,13 @@ def _get_tensor(self, target, table, kind):
 
 @_method
 def get_parameter(self, target):
-    """The parameter of a dotted path."""
+    """The parameter of a dotted path, target."""
     return _get_tensor(self, target, "_parameters", "an nn.Parameter")
 
 
 @_method
 def get_buffer(self, target):
-    """The buffer of a dotted path."""
+    """The buffer of a dotted path, target."""
     return _get_tensor(self, target, "_buffers", "a buffer")
 
 
@@ -133,7 +133,8 @@ def get_buffer(self, target):
 
 @_method
 def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
-    """Parameters and persistent buffers by dotted name, in the order of the modules. The tensors share the module's
+    """Parameters and persistent buffers by dotted name behind prefix, in the order of the modules, in destination where
+        it is given. The tensors share the module's
     memory and are detached unless keep_vars."""
     if args:  # torch's positional form: destination, prefix, keep_vars
         destination, prefix, keep_vars = (list(args) + [prefix, keep_vars][len(args) - 1 :])[:3]
@@ -146,7 +147,7 @@ def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
 
 @_method
 def load_state_dict(self, state_dict, strict=True, assign=False):
-    """Copies the values of a state dict into the module; with assign the module takes the given tensors' memory and
+    """Copies the values of state_dict into the module; with assign the module takes the given tensors' memory and
     dtype instead.
 
     RuntimeError lists missing, unexpected and wrong-shaped keys with the closest names, and nothing is changed;
@@ -239,11 +240,13 @@ def cuda(self, device=None):
 
 
 Module.type = lambda self, dst_type: self.to(dst_type)
+Module.type.__doc__ = "to(dst_type)."
 
 
 @_method
 def to_empty(self, *, device, recurse=True):
-    """Moves to a device without values: the way from the meta device, before load_state_dict."""
+    """Moves to a device without values, with the modules below where recurse is set: the way from the meta device,
+    before load_state_dict."""
     for tensor in [*self.parameters(recurse), *self.buffers(recurse)]:
         tensor.data = _core.empty(tensor.shape, dtype=tensor.dtype, device=device)
     return self
@@ -363,7 +366,7 @@ def __reduce_ex__(self, protocol):
 @_method
 def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
     """hook(module, args) before forward; what it returns replaces the arguments. with_kwargs: hook(module, args,
-    kwargs) -> (args, kwargs).
+    kwargs) -> (args, kwargs). prepend: before the other hooks.
     """
     return hooks.register(self, "forward_pre", hook, prepend, with_kwargs)
 
@@ -372,14 +375,14 @@ def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
 def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
     """hook(module, args, output) after forward; what it returns replaces the output. with_kwargs: hook(module, args,
     kwargs, output).
-    always_call: also after an exception."""
+    always_call: also after an exception. prepend: before the other hooks."""
     return hooks.register(self, "forward", hook, prepend, with_kwargs, always_call)
 
 
 @_method
 def register_full_backward_hook(self, hook, prepend=False):
     """hook(module, grad_input, grad_output) when the gradients of the module's inputs are known;
-    what it returns replaces grad_input.
+    what it returns replaces grad_input. prepend: before the other hooks.
     """
     return hooks.register(self, "backward", hook, prepend)
 
@@ -387,7 +390,7 @@ def register_full_backward_hook(self, hook, prepend=False):
 @_method
 def register_full_backward_pre_hook(self, hook, prepend=False):
     """hook(module, grad_output) before the gradients of the module are computed;
-    what it returns replaces grad_output.
+    what it returns replaces grad_output. prepend: before the other hooks.
     """
     return hooks.register(self, "backward_pre", hook, prepend)
 

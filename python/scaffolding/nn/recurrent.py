@@ -399,6 +399,7 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input, hx=None):
+        """(h, c) after input[B, input_size], or [input_size]; hx: (h0, c0), zeros without it."""
         return tuple(self._step("LSTM", input, hx))
 
 
@@ -414,6 +415,7 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input, hx=None):
+        """h after input[B, input_size], or [input_size]; hx: h0, zeros without it."""
         return self._step("GRU", input, None if hx is None else [hx])[0]
 
 
@@ -429,6 +431,7 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     def forward(self, input, hx=None):
+        """h after input[B, input_size], or [input_size]; hx: h0, zeros without it."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         return self._step("RNN_" + self.nonlinearity.upper(), input, None if hx is None else [hx])[0]

@@ -65,7 +65,7 @@ class SyncBatchNorm(Module):
             self.num_batches_tracked = Buffer(_core.tensor(0, dtype=_core.int64, device=device))
 
     def forward(self, input):
-        """x[N, C, ...], normalised."""
+        """input[N, C, ...], normalised."""
         if input.dim() < 2 or input.shape[1] != self.num_features:
             raise ValueError(
                 f"SyncBatchNorm: needs [N, {self.num_features}, ...] of two dimensions or more, "
@@ -108,7 +108,7 @@ class SyncBatchNorm(Module):
     @classmethod
     def convert_sync_batchnorm(cls, module, process_group=None):
         """The module with every BatchNorm1d, 2d and 3d in it replaced by a SyncBatchNorm of the same tensors; a
-        BatchNorm itself becomes a new one."""
+        BatchNorm itself becomes a new one. process_group: whose statistics are put together; None: all processes."""
         from . import BatchNorm1d, BatchNorm2d, BatchNorm3d
 
         if isinstance(module, (BatchNorm1d, BatchNorm2d, BatchNorm3d)):

@@ -25,6 +25,9 @@ class TransformerEncoder(Module):
         self.norm = norm
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
+        """src[S, N, E] (or N first with batch_first, or without N) through the layers. mask: [S, S], True is left out,
+        numbers are added to scores. src_key_padding_mask: [N, S], True where a token is padding. is_causal: a hint that
+        mask is the causal one."""
         for layer in self.layers:
             src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
         return src if self.norm is None else self.norm(src)
@@ -90,7 +93,8 @@ class TransformerDecoderLayer(Module):
         memory_is_causal=False,
     ):
         """tgt[T, N, E] and memory[S, N, E] (or N first, or without N) -> the shape of tgt. tgt_mask[T, T],
-        memory_mask[T, S]; padding masks [N, T] and [N, S]. *_is_causal: a hint that the mask is the causal one."""
+        memory_mask[T, S]; tgt_key_padding_mask[N, T], memory_key_padding_mask[N, S]. tgt_is_causal, memory_is_causal: a
+        hint that the mask is the causal one."""
         x = tgt
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), tgt_mask, tgt_key_padding_mask, tgt_is_causal)
@@ -148,6 +152,8 @@ class TransformerDecoder(Module):
         tgt_is_causal=None,
         memory_is_causal=False,
     ):
+        """tgt through the layers, with memory: arguments as TransformerDecoderLayer's tgt, memory, tgt_mask,
+        memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal and memory_is_causal."""
         for layer in self.layers:
             tgt = layer(
                 tgt,
@@ -222,7 +228,14 @@ class Transformer(Module):
         memory_is_causal=False,
     ):
         """src[S, N, E] and tgt[T, N, E] (or N first with batch_first, or without N) -> the shape of tgt.
-        RuntimeError where the batches differ or E is not d_model."""
+        RuntimeError where the batches differ or E is not d_model.
+
+        Args:
+            src_mask, tgt_mask, memory_mask: [S, S], [T, T], [T, S]: True is left out, numbers are added to scores
+            src_key_padding_mask, memory_key_padding_mask: [N, S], True where a token is padding
+            tgt_key_padding_mask: [N, T], likewise
+            src_is_causal, tgt_is_causal, memory_is_causal: a hint that the mask is the causal one
+        """
         batch_dim = 0 if self.batch_first else 1
         if src.dim() == 3 and src.shape[batch_dim] != tgt.shape[batch_dim]:
             raise RuntimeError("the batch number of src and tgt must be equal")
@@ -242,7 +255,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
-        """[sz, sz]: -inf above the diagonal, where nothing may be attended to, and 0 elsewhere."""
+        """[sz, sz] of dtype on device: -inf above the diagonal, where nothing may be attended to, and 0 elsewhere."""
         return _core.triu(_core.full((sz, sz), -math.inf, dtype=dtype, device=device), 1)
 
     def _reset_parameters(self):

@@ -26,6 +26,7 @@ class TripletMarginWithDistanceLoss(Module):
         self.margin, self.swap, self.reduction = margin, swap, reduction
 
     def forward(self, anchor, positive, negative):
+        """The loss of anchor, positive and negative, of one shape."""
         return functional.triplet_margin_with_distance_loss(
             anchor,
             positive,

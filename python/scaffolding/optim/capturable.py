@@ -48,7 +48,7 @@ class CapturableOptimizer(RuleOptimizer):
         self._changed()
 
     def add_param_group(self, param_group):
-        """Adds a dictionary with "params" and options; options it lacks take the defaults."""
+        """Adds param_group, a dictionary with "params" and options; options it lacks take the defaults."""
         super().add_param_group(param_group)
         self._changed()
 

@@ -89,7 +89,13 @@ class EMAModel:
 
     @classmethod
     def from_pretrained(cls, path, model_cls, foreach=False):
-        """The averages saved by save_pretrained: of models, and of classes of one's own that diffusers' would take."""
+        """The averages saved by save_pretrained: of models, and of classes of one's own that diffusers' would take.
+
+        Args:
+            path: the folder
+            model_cls: the class of the model in it
+            foreach: changes nothing
+        """
         if hasattr(model_cls, "_of_config"):
             saved = model_cls.load_config(path)
         else:
@@ -101,7 +107,8 @@ class EMAModel:
         return ema_model
 
     def save_pretrained(self, path):
-        """Writes a model that has the averages as its weights, and the options in its configuration."""
+        """Writes a model that has the averages as its weights, and the options in its configuration, into the folder
+        path."""
         if self.model_cls is None:
             raise ValueError("`save_pretrained` can only be used if `model_cls` was defined at __init__.")
         if self.model_config is None:
@@ -116,7 +123,7 @@ class EMAModel:
         model.save_pretrained(path)
 
     def get_decay(self, optimization_step):
-        """The decay at a step counting from 1."""
+        """The decay at a step, optimization_step, counting from 1."""
         return _core._ema_decay(
             self.decay,
             self.min_decay,
@@ -181,7 +188,7 @@ class EMAModel:
 
     @no_grad()
     def restore(self, parameters):
-        """Puts the stored values back. RuntimeError when there are none."""
+        """Puts the stored values back into parameters. RuntimeError when there are none."""
         if self.temp_stored_params is None:
             raise RuntimeError("This ExponentialMovingAverage has no `store()`ed weights to `restore()`")
         for stored, p in zip(self.temp_stored_params, self._matched(parameters)):
@@ -189,7 +196,7 @@ class EMAModel:
         self.temp_stored_params = None
 
     def to(self, device=None, dtype=None, non_blocking=False):
-        """Moves the averages; dtype is for the floating ones."""
+        """Moves the averages to device; dtype is for the floating ones. non_blocking changes nothing."""
         moved = [p if device is None else p.to(device) for p in self.shadow_params]
         self.shadow_params = [p if dtype is None or not p.is_floating_point() else p.to(dtype) for p in moved]
 

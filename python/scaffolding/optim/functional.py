@@ -11,6 +11,7 @@ and found_inf are refused by name. sparse_adam is not here: there are no sparse 
 """
 
 from .. import _core
+from .._documents import describe as _describe
 from .muon import step_of_matrix
 
 __all__ = [
@@ -427,3 +428,6 @@ def sgd(
     if momentum:
         slots["momentum_buffer"] = "momentum_buffer_list"
     _apply("SGD", given, slots, master_weights=False, capturable=False)
+
+
+_describe(globals(), "optim.functional")

@@ -452,7 +452,7 @@ class CyclicLR(LRScheduler):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x):
-        """The height of a triangle, by the number of the cycle or of the step."""
+        """The height of a triangle, by x, the number of the cycle or of the step."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":

@@ -168,7 +168,7 @@ class Optimizer:
         return text + ")"
 
     def add_param_group(self, param_group):
-        """Adds a dictionary with "params" and options; options it lacks take the defaults."""
+        """Adds param_group, a dictionary with "params" and options; options it lacks take the defaults."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
@@ -221,7 +221,7 @@ class Optimizer:
         """Refuses options that are out of range; for subclasses."""
 
     def zero_grad(self, set_to_none=True):
-        """Drops every gradient, or fills it with zeros."""
+        """Drops every gradient, or with set_to_none=False fills it with zeros."""
         zero = _core._zero_grad
         for group in self.param_groups:
             zero(group["params"], set_to_none)
@@ -241,19 +241,19 @@ class Optimizer:
         return RemovableHandle(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook, prepend=False):
-        """hook(optimizer) before state_dict()."""
+        """hook(optimizer) before state_dict(); prepend: before the other hooks."""
         return RemovableHandle(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook, prepend=False):
-        """hook(optimizer, state_dict) after state_dict(); may return another."""
+        """hook(optimizer, state_dict) after state_dict(); may return another; prepend: before the other hooks."""
         return RemovableHandle(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook, prepend=False):
-        """hook(optimizer, state_dict) before load_state_dict(); may return another."""
+        """hook(optimizer, state_dict) before load_state_dict(); may return another; prepend: before the other hooks."""
         return RemovableHandle(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook, prepend=False):
-        """hook(optimizer) after load_state_dict()."""
+        """hook(optimizer) after load_state_dict(); prepend: before the other hooks."""
         return RemovableHandle(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # ---- saving

@@ -59,7 +59,7 @@ class ReduceLROnPlateau(LRScheduler):
         return value < best * (1.0 - self.threshold) if self.mode == "min" else value > best * (1.0 + self.threshold)
 
     def step(self, metrics, epoch=None):
-        """Notes the metric of an epoch."""
+        """Notes metrics, the number of an epoch that is watched."""
         value = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(value, self.best):

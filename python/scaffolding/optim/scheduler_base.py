@@ -39,8 +39,8 @@ def _number(lr):
 
 
 class LRScheduler:
-    """Sets group["lr"] of every group when it is made and at each step(). Subclasses define get_lr(), the rates for
-    self.last_epoch, and may define _get_closed_form_lr(), the same from self.base_lrs alone.
+    """Sets group["lr"] of every group of an optimizer when it is made and at each step(). Subclasses define get_lr(),
+    the rates for self.last_epoch, and may define _get_closed_form_lr(), the same from self.base_lrs alone.
 
     >>> class Halving(optim.lr_scheduler.LRScheduler):
     ...     def get_lr(self):

@@ -30,7 +30,7 @@ def _check_counts(who, num_warmup_steps, num_training_steps=1, num_cycles=1):
 
 
 def get_constant_schedule(optimizer, last_epoch=-1):
-    """The optimizer's rate throughout.
+    """The optimizer's rate throughout. last_epoch: the step before the first one; -1: begin anew.
 
     >>> schedule = sf.diffusion.get_constant_schedule(optim.SGD([sf.ones(1)], lr=0.5))
     >>> schedule.get_last_lr()
@@ -40,7 +40,7 @@ def get_constant_schedule(optimizer, last_epoch=-1):
 
 
 def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1):
-    """Up from 0 in num_warmup_steps, then constant.
+    """The optimizer's rate: up from 0 in num_warmup_steps, then constant. last_epoch: see get_constant_schedule.
 
     >>> schedule = sf.diffusion.get_constant_schedule_with_warmup(optim.SGD([sf.ones(1)], lr=1.0), 4)
     >>> [schedule.lr_lambdas[0](step) for step in (0, 1, 4, 100)]
@@ -51,7 +51,8 @@ def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1
 
 
 def get_piecewise_constant_schedule(optimizer, step_rules, last_epoch=-1):
-    """step_rules "1:10,0.1:20,0.005": factor 1 before step 10, 0.1 before step 20, then 0.005.
+    """step_rules "1:10,0.1:20,0.005": the optimizer's rate times 1 before step 10, times 0.1 before step 20, then times
+    0.005. last_epoch: see get_constant_schedule.
 
     >>> schedule = sf.diffusion.get_piecewise_constant_schedule(optim.SGD([sf.ones(1)], lr=1.0), "1:10,0.1:20,0.005")
     >>> [schedule.lr_lambdas[0](step) for step in (0, 10, 20)]
@@ -63,7 +64,8 @@ def get_piecewise_constant_schedule(optimizer, step_rules, last_epoch=-1):
 def get_linear_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, last_epoch=-1, f_min=0.0, f_max=1.0
 ):
-    """Up in num_warmup_steps, then a straight line down to f_min at num_training_steps.
+    """The optimizer's rate: up to f_max times it in num_warmup_steps, then a straight line down to f_min times it at
+    num_training_steps. last_epoch: see get_constant_schedule.
 
     >>> schedule = sf.diffusion.get_linear_schedule_with_warmup(optim.SGD([sf.ones(1)], lr=1.0), 2, 10)
     >>> [schedule.lr_lambdas[0](step) for step in (0, 1, 2, 6, 10)]
@@ -78,7 +80,8 @@ def get_linear_schedule_with_warmup(
 
 
 def get_cosine_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1):
-    """Up in num_warmup_steps, then num_cycles of a cosine.
+    """The optimizer's rate: up in num_warmup_steps, then num_cycles of a cosine to num_training_steps. last_epoch: see
+    get_constant_schedule.
 
     >>> schedule = sf.diffusion.get_cosine_schedule_with_warmup(optim.SGD([sf.ones(1)], lr=1.0), 2, 10)
     >>> [round(schedule.lr_lambdas[0](step), 4) for step in (0, 1, 2, 4, 10)]
@@ -95,7 +98,8 @@ def get_cosine_schedule_with_warmup(optimizer, num_warmup_steps, num_training_st
 def get_cosine_with_hard_restarts_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, num_cycles=1, last_epoch=-1
 ):
-    """Up in num_warmup_steps, then num_cycles half cosines, each from the full rate to 0.
+    """The optimizer's rate: up in num_warmup_steps, then num_cycles half cosines, each from the full rate to 0, to
+    num_training_steps. last_epoch: see get_constant_schedule.
 
     >>> schedule = sf.diffusion.get_cosine_with_hard_restarts_schedule_with_warmup(
     ...     optim.SGD([sf.ones(1)], lr=1.0), 0, 8, num_cycles=2)
@@ -113,7 +117,8 @@ def get_cosine_with_hard_restarts_schedule_with_warmup(
 def get_polynomial_decay_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, lr_end=1e-7, power=1.0, last_epoch=-1
 ):
-    """Up in num_warmup_steps, then a power law down to lr_end.
+    """The optimizer's rate: up in num_warmup_steps, then a power law down to lr_end at num_training_steps. last_epoch:
+    see get_constant_schedule.
 
     >>> schedule = sf.diffusion.get_polynomial_decay_schedule_with_warmup(
     ...     optim.SGD([sf.ones(1)], lr=1.0), 0, 10, lr_end=0.1, power=2.0)

@@ -143,7 +143,7 @@ class AveragedModel(nn.Module):
 @no_grad()
 def update_bn(loader, model, device=None):
     """Computes the running statistics of a model's batch norms anew from the batches of a loader: tensors, or tuples
-    that begin with one.
+    that begin with one. device: where they go first.
 
     >>> average = optim.swa_utils.AveragedModel(nn.BatchNorm1d(2))
     >>> optim.swa_utils.update_bn([sf.tensor([[0., 2.], [4., 6.]])], average)

@@ -6,6 +6,7 @@ memory, never the file. The file must not be truncated while tensors of it live.
 
 import os
 
+from .._documents import describe as _describe
 from .._missing import help_modules
 from .. import _core
 
@@ -26,7 +27,7 @@ def load_file(filename, device="cpu"):
 
 
 def load(data):
-    """The tensors of a file's bytes, by name.
+    """The tensors of data, a file's bytes, by name.
 
     >>> sf.safetensors.load(sf.safetensors.save({"weight": sf.ones(2)}))
     {'weight': tensor([1., 1.])}
@@ -63,7 +64,7 @@ def save_file(tensors, filename, metadata=None):
 
 
 def save(tensors, metadata=None):
-    """The bytes of the file that save_file writes.
+    """The bytes of the file that save_file writes of these tensors and metadata.
 
     >>> raw = sf.safetensors.save({"weight": sf.ones(2)})
     >>> len(raw)
@@ -161,4 +162,5 @@ class safe_open:  # noqa: N801  (the package's name)
 
 from .models import load_model, save_model  # noqa: E402  (it needs what is above)
 
+_describe(globals())
 help_modules()  # this one is imported after the others

@@ -8,6 +8,7 @@ Texts that are not Unicode are a UnicodeEncodeError, wrong files a ValueError th
 missing ones FileNotFoundError.
 """
 
+from .._documents import describe as _describe
 from .._missing import help_modules
 from .gemma import GemmaTokenizer
 from .qwen2 import Qwen2Tokenizer
@@ -27,4 +28,5 @@ __all__ = [
     "train_words",
 ]
 
+_describe(globals())
 help_modules()  # this one is imported after the others

@@ -66,7 +66,8 @@ class Trainer:
     """Calls loss = step(batch) for the batches of a DataLoader and does what surrounds it.
 
     model, optimizer, loader: what is trained, by what, on what. step: gives the loss, a tensor of one element.
-    output_dir: where checkpoints, metrics.jsonl and TensorBoard's files (logs/) go; without one nothing is written.
+    output_dir: where checkpoints, metrics.jsonl and TensorBoard's files (logs/, with tensorboard) go; without one
+    nothing is written.
     max_steps, max_epochs: the run ends at whichever comes first. A step is one step of the optimizer.
     gradient_accumulation_steps: batches for one step, counted across epochs; what is left at the very end is not used.
     max_grad_norm: gradients are scaled down to that norm. mixed_precision: "no", "bf16" or "fp16" (with a GradScaler).

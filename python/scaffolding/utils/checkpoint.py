@@ -89,7 +89,8 @@ def checkpoint_offload(function, *args, device="cpu", dtype=None, min_bytes=1 <<
 
 
 def checkpoint_sequential(functions, segments, input, **kwargs):
-    """Runs functions one after another in so many checkpointed segments; the last one is run as it is.
+    """Runs functions one after another, the first on input, in so many checkpointed segments; the last one is run as it
+    is.
 
     >>> layers = [nn.Linear(4, 4) for _ in range(6)]
     >>> sf.utils.checkpoint.checkpoint_sequential(layers, 3, sf.ones(2, 4)).shape

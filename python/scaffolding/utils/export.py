@@ -24,8 +24,8 @@ def export_to_video(
     audio=None,
     audio_sample_rate=None,
 ):
-    """Writes frames (PIL images, arrays or tensors, as scaffolding.io.save_video takes them) to output_video_path, or
-    to a new temporary .mp4; returns the path.
+    """Writes video_frames (PIL images, arrays or tensors, as scaffolding.io.save_video takes them), fps a second, to
+    output_video_path, or to a new temporary .mp4; returns the path. metadata: a dict of strings.
 
     quality: 0 to 10, as diffusers' with libx264. macro_block_size is accepted and changes nothing: frames are never
     resized. audio: the sound of an .mp4, .mov, .mkv or .webm file, [channels, samples], of audio_sample_rate samples a
@@ -50,8 +50,8 @@ def export_to_video(
 
 
 def export_to_gif(image, output_gif_path=None, fps=10):
-    """Writes frames (PIL images, arrays or tensors) to output_gif_path, or to a new temporary .gif; returns the
-    path.
+    """Writes frames (image: PIL images, arrays or tensors), fps a second, to output_gif_path, or to a new temporary
+    .gif; returns the path.
 
     >>> sf.utils.export_to_gif(list(sf.rand(4, 16, 16, 3)), "clip.gif", fps=8)
     'clip.gif'
@@ -65,8 +65,8 @@ def export_to_gif(image, output_gif_path=None, fps=10):
 
 def encode_video(video, fps, output_path, audio=None, audio_sample_rate=None, video_chunks_number=1):
     """Writes a clip with its sound: video as a list of PIL images, an array or a tensor [frames, height, width, 3], or
-    an iterator of such parts, uint8 or floating in [0, 1]; audio [channels, samples], of audio_sample_rate samples a
-    second.
+    an iterator of such parts, uint8 or floating in [0, 1], fps frames a second, to output_path; audio [channels,
+    samples], of audio_sample_rate samples a second.
 
     video_chunks_number is accepted and changes nothing: frames go to the encoder one by one.
     """
@@ -78,8 +78,8 @@ def encode_video(video, fps, output_path, audio=None, audio_sample_rate=None, vi
 
 
 def export_to_wav(audio, output_wav_path=None, sampling_rate=24000, encoding="pcm16"):
-    """Writes sound [channels, samples] (a tensor or an array, in [-1, 1]) to output_wav_path, or to a new temporary
-    .wav; returns the path. encoding: "pcm16", "pcm24" or "float32".
+    """Writes audio [channels, samples] (a tensor or an array, in [-1, 1]), of sampling_rate samples a second, to
+    output_wav_path, or to a new temporary .wav; returns the path. encoding: "pcm16", "pcm24" or "float32".
 
     >>> sf.utils.export_to_wav(sf.zeros(2, 24000), "silence.wav")
     'silence.wav'

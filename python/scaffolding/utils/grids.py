@@ -31,7 +31,7 @@ def _stretched(image, low, high):
 
 
 def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scale_each=False, pad_value=0.0):
-    """One image [C, H, W] of many: [B, C, H, W], or a list of [C, H, W] of one size; grey becomes RGB.
+    """One image [C, H, W] of many: tensor is [B, C, H, W], or a list of [C, H, W] of one size; grey becomes RGB.
 
     nrow: images side by side. padding: pixels of pad_value between them and around. normalize: values of value_range
     (low, high), or else from the least to the greatest, become 0 to 1; scale_each: of each image by itself.
@@ -62,7 +62,8 @@ def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scal
 
 
 def save_image(tensor, fp, format=None, **kwargs):
-    """Writes an image of floats in 0..1, or a grid of several (make_grid with kwargs), to the path or binary file fp.
+    """Writes tensor, an image of floats in 0..1, or a grid of several (make_grid with kwargs), to the path or binary
+    file fp.
 
     format: "png", "jpeg" or "webp", by the path's suffix where it is None. A file at a path appears whole or not at
     all.

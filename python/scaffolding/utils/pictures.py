@@ -20,7 +20,7 @@ def _open(source):
 
 
 def load_image(image, convert_method=None):
-    """A PIL picture in RGB, turned as its camera says: of a path, of an http(s) address, or of a PIL picture.
+    """A PIL picture in RGB, turned as its camera says: image is a path, an http(s) address, or a PIL picture.
 
     convert_method: called with the picture instead of turning it into RGB. ValueError for a path without a file,
     TypeError for other things; needs Pillow.
@@ -41,7 +41,8 @@ def load_image(image, convert_method=None):
 
 
 def make_image_grid(images, rows, cols, resize=None):
-    """A PIL picture of rows * cols PIL pictures, row by row, each of the first one's size; resize: of their sides.
+    """A PIL picture of images, rows * cols PIL pictures, row by row, each of the first one's size; resize: of their
+    sides.
 
     >>> from PIL import Image
     >>> sf.utils.make_image_grid([Image.new("RGB", (32, 24))] * 6, rows=2, cols=3).size

@@ -34,11 +34,12 @@ class SummaryWriter:
         return self._file
 
     def add_scalar(self, tag, scalar_value, global_step=0):
-        """A number under a tag ("train/loss")."""
+        """scalar_value, a number, under a tag ("train/loss") at global_step."""
         self._open().add_scalars({tag: float(scalar_value)}, int(global_step))
 
     def add_image(self, tag, img_tensor, global_step=0, dataformats="CHW"):
-        """A picture, uint8 or floating in [0, 1]; dataformats: "CHW", "HWC" or "HW"."""
+        """img_tensor, a picture, uint8 or floating in [0, 1], under a tag at global_step; dataformats: "CHW", "HWC" or
+        "HW"."""
         if dataformats not in ("CHW", "HWC", "HW"):
             raise ValueError(f"add_image: dataformats must be 'CHW', 'HWC' or 'HW', got {dataformats!r}")
         self._open().add_image(

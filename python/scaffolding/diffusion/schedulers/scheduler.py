@@ -218,7 +218,7 @@ def _found(cls, name):
 def _function(name, parameters, defaults, body, doc):
     """A method with these parameters; those without a default are required."""
     given = ", ".join(f"{p}=_default_{p}" if p in defaults else p for p in parameters)
-    namespace = {f"_default_{p}": v for p, v in defaults.items()}
+    namespace = {"__name__": _MODULE, **{f"_default_{p}": v for p, v in defaults.items()}}
     exec(f"def {name}(self, {given}):\n    return self.{body}({', '.join(parameters)})", namespace)
     namespace[name].__doc__ = doc
     return namespace[name]

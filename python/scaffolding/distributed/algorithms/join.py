@@ -30,7 +30,8 @@ class Joinable:
 
 
 class Join:
-    """with Join([model]): a loop whose end may come at different times in the processes.
+    """with Join([model]): a loop whose end may come at different times in the processes. joinables: what takes part in
+    it. enable=False: changes nothing.
 
     Who has ended goes on with the collective calls of the others, with gradients of zero, until all have; then every
     process has the model of those who were last. divide_by_initial_world_size: means are over all processes, else over
@@ -94,7 +95,7 @@ class Join:
     # Called by Joinables; those that have ended make the calls too, from _go_along and the hooks.
 
     def announce(self, joinable):
-        """This process begins an iteration."""
+        """This process begins an iteration of joinable."""
         if joinable is not self._joinables[0]:
             return
         alive = self._count(1)
@@ -103,7 +104,7 @@ class Join:
         self._set_divisor(alive)
 
     def announce_sync(self, syncs):
-        """Whether gradients of this iteration travel: in all processes that go on alike."""
+        """Whether gradients of this iteration travel (syncs): in all processes that go on alike."""
         self._count(int(syncs))
 
     def others_sync(self):
@@ -111,7 +112,7 @@ class Join:
         return self._count(0) > 0
 
     def highest_of(self, here):
-        """The highest rank of those that say so: of those that go on, or were the last."""
+        """The highest rank of those that say so (here): of those that go on, or were the last."""
         most = _core.tensor([self._group.rank() if here else -1], dtype=_core.int64)
         self._group._all_reduce(most, ReduceOp.MAX, False)
         return int(most)

@@ -38,7 +38,8 @@ def save(state_dict, checkpoint_id=None, *, process_group=None, gather=False, ma
     strings, None and lists of them. Tensors that several processes have are taken to be alike, and divided among them;
     values are those of the lowest rank that has them. checkpoint_id: a folder that all processes reach; a checkpoint
     that is there already is replaced as a whole. gather: without such a folder; rank 0 writes what the others send it.
-    max_shard_bytes: of a file. Without a process group, this process does it alone.
+    max_shard_bytes: of a file. process_group: the processes; None: all. Without any group, this process does it
+    alone.
 
     RuntimeError in every process where one cannot write, naming its rank, the file and what to do; what was written
     until then is gone, and the checkpoint that was there before is whole.
@@ -56,7 +57,8 @@ def async_save(state_dict, checkpoint_id=None, *, process_group=None, gather=Fal
     """save() by a thread: returns a concurrent.futures.Future of the folder's path, once this process has a copy of
     what it writes. Training may go on then. One that is under way is waited for before; its error is its Future's.
 
-    Every process has a copy of its own part, that of the whole state divided by their number.
+    Every process has a copy of its own part, that of the whole state divided by their number. state_dict,
+    checkpoint_id, process_group, gather and max_shard_bytes are save's.
 
     >>> future = sf.distributed.checkpoint.async_save({"weight": sf.ones(2)}, "checkpoint")
     >>> future.result().endswith("checkpoint")
@@ -77,7 +79,8 @@ def async_save(state_dict, checkpoint_id=None, *, process_group=None, gather=Fal
 
 
 def load(state_dict, checkpoint_id=None, *, process_group=None, gather=False):
-    """Fills a state dict in place from a checkpoint, in all processes, of any number; to be called in each.
+    """Fills state_dict in place from the checkpoint in the folder checkpoint_id, in all processes, of any number; to be
+    called in each. process_group: the processes; None: all.
 
     Tensors get their values, Rows the rows that they say, and values are put in their places. Each process reads what
     it needs of it and checks it. gather: where rank 0 alone reaches the folder; it sends the others what they need.
@@ -100,7 +103,8 @@ def load(state_dict, checkpoint_id=None, *, process_group=None, gather=False):
 
 
 def load_state_dict(checkpoint_id, keys=None):
-    """A new state dict of a checkpoint, on the CPU, read by this process alone: where there is none yet to be filled.
+    """A new state dict of the checkpoint in the folder checkpoint_id, on the CPU, read by this process alone: where
+    there is none yet to be filled.
 
     keys: of its top level, or longer names with dots; without them, everything. Tuples with tensors in them are lists.
 

@@ -29,6 +29,11 @@ class DistributedDataParallel(Module, Joinable):
     it that holds on CPUs for those that were None before, whose bucket is then theirs alone, and others are written to
     where they are.
     Keys of the state dict begin with "module.".
+
+    Args:
+        device_ids, output_device, dim, check_reduction: change nothing
+        init_sync: whether parameters and buffers become rank 0's
+        process_group: the processes; None: all
     """
 
     def __init__(
@@ -386,7 +391,7 @@ class DistributedDataParallel(Module, Joinable):
         return self._parts.state_dict()
 
     def load_parts_state_dict(self, state):
-        """Goes on from parts_state_dict() of any number of processes."""
+        """Goes on from state, the parts_state_dict() of any number of processes."""
         self._parts_of(state["count"]).load_state_dict(state)
 
     def register_comm_hook(self, state, hook):
@@ -406,7 +411,8 @@ class DistributedDataParallel(Module, Joinable):
     # Uneven ends.
 
     def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
-        """Within it, processes may have different numbers of batches; see Join."""
+        """Within it, processes may have different numbers of batches. divide_by_initial_world_size, enable and
+        throw_on_early_termination are Join's."""
         return Join(
             [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
         )

@@ -14,7 +14,7 @@ def _listed(tensors):
 
 
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """The norm of all tensors as one vector (0-d), summed in float64.
+    """The norm, of order norm_type, of all tensors as one vector (0-d), summed in float64; foreach changes nothing.
     RuntimeError for NaN or Inf with error_if_nonfinite.
 
     >>> nn.utils.get_total_norm([sf.tensor([3.]), sf.tensor([0., 4.])])
@@ -24,7 +24,8 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
-    """Multiplies gradients by max_norm / (total_norm + 1e-6) where that is below 1."""
+    """Multiplies the gradients of parameters by max_norm / (total_norm + 1e-6) where that is below 1; foreach changes
+    nothing."""
     _clip_grad.clip_grads_with_norm_(_listed(parameters), float(max_norm), total_norm)
 
 
@@ -51,7 +52,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
 
 def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """The old name of clip_grad_norm_."""
+    """The old name of clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)."""
     warnings.warn(
         "nn.utils.clip_grad_norm is deprecated in favor of nn.utils.clip_grad_norm_", FutureWarning, stacklevel=2
     )
@@ -59,7 +60,8 @@ def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False
 
 
 def clip_grad_value_(parameters, clip_value, foreach=None):
-    """Limits each element of each gradient to [-clip_value, clip_value], in place.
+    """Limits each element of the gradients of parameters to [-clip_value, clip_value], in place; foreach changes
+    nothing.
 
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> layer(sf.tensor([[3., -0.5]])).sum().backward()

@@ -4,7 +4,7 @@ from ..._core import _clip_grad
 
 
 def parameters_to_vector(parameters):
-    """All elements in one dimension, one parameter after the other; gradients flow back.
+    """All elements of parameters in one dimension, one after the other; gradients flow back.
 
     >>> nn.utils.parameters_to_vector(nn.Linear(4, 2).parameters()).shape
     scaffolding.Size([10])

@@ -27,13 +27,15 @@ def _fused(weight, bias, scale, shift, dim):
 
 
 def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose=False):
-    """(weight, bias) of a convolution that is followed by batch normalisation with the given statistics; conv_b, bn_w
+    """(weight, bias) of a convolution, conv_w and conv_b, that is followed by batch normalisation with the statistics
+    bn_rm and bn_rv, and bn_eps; conv_b, bn_w
     and bn_b may be None. transpose: of a transposed convolution."""
     return _fused(conv_w, conv_b, *_scale_and_shift(bn_rm, bn_rv, bn_eps, bn_w, bn_b), 1 if transpose else 0)
 
 
 def fuse_linear_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b):
-    """(weight, bias) of a linear layer that is followed by batch normalisation with the given statistics."""
+    """(weight, bias) of a linear layer, linear_w and linear_b, that is followed by batch normalisation with the
+    statistics bn_rm and bn_rv, with bn_eps, bn_w and bn_b."""
     return _fused(linear_w, linear_b, *_scale_and_shift(bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
 
 
@@ -50,6 +52,7 @@ def _check(layer, bn):
 
 def fuse_conv_bn_eval(conv, bn, transpose=False):
     """A copy of conv that computes bn(conv(x)); both in eval mode, bn with running statistics: AssertionError else.
+    transpose: of a transposed convolution.
 
     >>> conv, norm, x = nn.Conv2d(3, 8, 3).eval(), nn.BatchNorm2d(8).eval(), sf.randn(1, 3, 8, 8)
     >>> sf.allclose(nn.utils.fuse_conv_bn_eval(conv, norm)(x), norm(conv(x)), atol=1e-5)

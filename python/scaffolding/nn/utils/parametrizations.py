@@ -98,7 +98,8 @@ class _SpectralNorm(Module):
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
     """Parametrises module.name as itself over its largest singular value, which n_power_iterations of power iteration
-    follow at each use in training. Returns the module.
+    follow at each use in training, norms below eps counting as eps. dim: along which outputs run; None: 1 of transposed
+    convolutions, 0 of others. Returns the module.
 
     >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))
     >>> layer(sf.ones(1, 4)).shape, layer.parametrizations.weight.original.shape
@@ -270,9 +271,9 @@ class _Orthogonal(Module):
 
 def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):
     """Parametrises module.name[..., N, K] as an orthogonal matrix (of orthonormal rows where N < K): a product of
-    reflections ("householder", the default unless square), "matrix_exp" or "cayley". use_trivialization: relative to an
-    orthogonal base, the weight's own. Returns the module. ValueError for other maps and tensors below two
-    dimensions.
+    reflections (orthogonal_map "householder", the default unless square), "matrix_exp" or "cayley". use_trivialization:
+    relative to an orthogonal base, the weight's own. Returns the module. ValueError for other maps and tensors below
+    two dimensions.
 
     >>> weight = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4)).weight
     >>> sf.allclose(weight @ weight.T, sf.eye(4), atol=1e-5)

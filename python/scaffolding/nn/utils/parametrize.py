@@ -176,7 +176,7 @@ def _property(cls, name):
 
 
 def is_parametrized(module, tensor_name=None):
-    """Whether a module has parametrisations, or one of that tensor.
+    """Whether a module has parametrisations, or one of tensor_name.
 
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
     >>> nn.utils.parametrize.is_parametrized(layer), nn.utils.parametrize.is_parametrized(layer, "bias")
@@ -239,8 +239,8 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
 
 
 def remove_parametrizations(module, tensor_name, leave_parametrized=True):
-    """Makes a tensor a parameter or buffer of the module again: of its value, or with leave_parametrized=False of the
-    original (where there is one). Returns the module. ValueError where it has no parametrisation.
+    """Makes tensor_name a parameter or buffer of the module again: of its value, or with leave_parametrized=False of
+    the original (where there is one). Returns the module. ValueError where it has no parametrisation.
 
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
     >>> type(nn.utils.parametrize.remove_parametrizations(layer, "weight")).__name__
@@ -284,7 +284,7 @@ def type_before_parametrizations(module):
 
 
 def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
-    """Gives to_module copies of from_module's parametrisations (all, or those of one tensor) and of what they are
+    """Gives to_module copies of from_module's parametrisations (all, or those of tensor_name) and of what they are
     computed from. Returns to_module."""
     for name in _names(from_module) if tensor_name is None else [tensor_name]:
         if not is_parametrized(from_module, name):

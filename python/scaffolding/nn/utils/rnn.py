@@ -152,8 +152,9 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
-    """(padded[T, B, ...] or [B, T, ...] with batch_first, lengths[B]) of a PackedSequence, in the order in which the
-    sequences came; total_length: T where it is to be larger than the longest. ValueError where it is smaller.
+    """(padded[T, B, ...] or [B, T, ...] with batch_first, lengths[B]) of a PackedSequence, sequence, in the order in
+    which its sequences came, filled with padding_value; total_length: T where it is to be larger than the longest.
+    ValueError where it is smaller.
 
     >>> packed = nn.utils.rnn.pack_sequence([sf.tensor([1, 2, 3]), sf.tensor([4, 5])])
     >>> nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
@@ -181,8 +182,8 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
-    """Tensors [L, ...] of different lengths as one: [T, B, ...], or [B, T, ...] with batch_first, T the longest length;
-    padding_value stands after (or, with padding_side="left", before) the shorter ones.
+    """sequences, tensors [L, ...] of different lengths, as one: [T, B, ...], or [B, T, ...] with batch_first, T the
+    longest length; padding_value stands after (or, with padding_side="left", before) the shorter ones.
 
     >>> nn.utils.rnn.pad_sequence([sf.tensor([1, 2, 3]), sf.tensor([4])], batch_first=True)
     tensor([[1, 2, 3],
@@ -211,14 +212,15 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """The list of sequences [length, ...] that pad_sequence joined."""
+    """The list of sequences [length, ...] that pad_sequence joined: padded_sequences [T, B, ...], or [B, T, ...] with
+    batch_first, and their lengths [B]."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     return [padded[: int(length)] for padded, length in zip(padded_sequences, lengths)]
 
 
 def pack_sequence(sequences, enforce_sorted=True):
-    """A PackedSequence of tensors [L, ...]; they must come longest first unless enforce_sorted=False.
+    """A PackedSequence of sequences, tensors [L, ...]; they must come longest first unless enforce_sorted=False.
 
     >>> output, state = nn.GRU(8, 16)(nn.utils.rnn.pack_sequence([sf.ones(5, 8), sf.ones(2, 8)]))
     >>> output.data.shape, state.shape
@@ -229,6 +231,6 @@ def pack_sequence(sequences, enforce_sorted=True):
 
 
 def unpack_sequence(packed_sequences):
-    """The list of sequences of a PackedSequence, as pack_sequence took them."""
+    """The list of sequences of a PackedSequence, packed_sequences, as pack_sequence took them."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -51,9 +51,11 @@ def _table(module):
 
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
-    """Replaces a parameter by name_orig; before each forward it is computed as name_orig over its largest singular
-    value, by n_power_iterations of power iteration in training. Buffers name_u and name_v keep the singular vectors.
-    Returns the module. ValueError for n_power_iterations below 1, RuntimeError where it has been done.
+    """Replaces the parameter called name by name_orig; before each forward it is computed as name_orig over its largest
+    singular value, by n_power_iterations of power iteration in training. Buffers name_u and name_v keep the singular
+    vectors, whose norms count as eps where they are below it. dim: along which outputs run; None: 1 of transposed
+    convolutions, 0 of others. Returns the module. ValueError for n_power_iterations below 1, RuntimeError where it has
+    been done.
 
     >>> layer = nn.utils.spectral_norm(nn.Linear(4, 2))
     >>> layer(sf.ones(1, 4)).shape, layer.weight_orig.shape
@@ -76,8 +78,8 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
 
 
 def remove_spectral_norm(module, name="weight"):
-    """Makes the parameter one again, of the value that it would have in eval mode. Returns the module. ValueError where
-    it has no spectral_norm."""
+    """Makes the parameter called name one again, of the value that it would have in eval mode. Returns the module.
+    ValueError where it has no spectral_norm."""
     hooks = _table(module).pop(name, None)
     if hooks is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")

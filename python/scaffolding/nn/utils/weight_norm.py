@@ -30,8 +30,8 @@ def _table(module):
 
 
 def weight_norm(module, name="weight", dim=0):
-    """Replaces a parameter by name_g, its norms over all dimensions but dim (None: of the whole), and name_v; before
-    each forward it is computed from them. Returns the module. RuntimeError where it has been done.
+    """Replaces the parameter called name by name_g, its norms over all dimensions but dim (None: of the whole), and
+    name_v; before each forward it is computed from them. Returns the module. RuntimeError where it has been done.
 
     >>> layer = nn.utils.weight_norm(nn.Linear(4, 2))
     >>> layer.weight_g.shape, layer.weight_v.shape
@@ -50,7 +50,7 @@ def weight_norm(module, name="weight", dim=0):
 
 
 def remove_weight_norm(module, name="weight"):
-    """Makes the parameter one again. Returns the module. ValueError where it has no weight_norm."""
+    """Makes the parameter called name one again. Returns the module. ValueError where it has no weight_norm."""
     hooks = _table(module).pop(name, None)
     if hooks is None:
         raise ValueError(f"weight_norm of '{name}' not found in {module}")

@@ -24,6 +24,7 @@ from ...models.video import VideoTimestepEmbedding as TimestepEmbedding  # a UNe
 from ...tokenizers import TextTokenizer
 from .frames import save_video_frames
 from .pipeline import TextToVideoPipeline
+from ..._documents import describe as _describe
 from ..._missing import help_modules
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "save_video_frames",
 ]
 
+_describe(globals())
 help_modules()  # this one is imported after the others

@@ -8,8 +8,8 @@ from ...data.image import write_image
 
 def save_video_frames(video, output_dir):
     """Writes the frames of video[B, C, T, H, W], or [C, T, H, W], of numbers in [-1, 1] (C = 1 or 3) as PNG files
-    frame_0000.png, frame_0001.png, ... into a folder, which is made where it is not there; of several videos into a
-    folder video_0000, video_0001, ... each. Numbers outside [-1, 1] are the nearest of these.
+    frame_0000.png, frame_0001.png, ... into a folder, output_dir, which is made where it is not there; of several
+    videos into a folder video_0000, video_0001, ... each. Numbers outside [-1, 1] are the nearest of these.
 
     Returns the paths in order: a list, of several videos a list of lists. Each file appears whole or not at all.
     TypeError for other than floating numbers, ValueError for another shape and for numbers that are not finite.

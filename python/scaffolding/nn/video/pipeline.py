@@ -349,7 +349,8 @@ class TextToVideoPipeline(ShowsProgress, Module):
         return x
 
     def save_video_frames(self, video, output_dir):
-        """save_video_frames of this package: PNG files of a video's frames; returns their paths."""
+        """save_video_frames of this package: PNG files of a video's frames in the folder output_dir; returns their
+        paths."""
         return save_video_frames(video, output_dir)
 
     # ---- files

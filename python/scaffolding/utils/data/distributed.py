@@ -51,6 +51,7 @@ class DistributedSampler(Sampler):
         return {"epoch": self.epoch}
 
     def load_state_dict(self, state_dict):
+        """Goes on from a state_dict()."""
         self.epoch = state_dict["epoch"]
 
 
@@ -95,4 +96,5 @@ class PartsSampler(Sampler):
         return self.batch_sampler.state_dict()
 
     def load_state_dict(self, state_dict):
+        """Goes on from a state_dict()."""
         self.batch_sampler.load_state_dict(state_dict)

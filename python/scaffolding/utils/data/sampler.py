@@ -48,6 +48,7 @@ class SequentialSampler(Sampler):
         return {}
 
     def load_state_dict(self, state_dict):
+        """Goes on from a state_dict()."""
         pass
 
 
@@ -78,6 +79,7 @@ class _Drawn(Sampler):
         return {"generator_state": self._state if self._resume is None else self._resume}
 
     def load_state_dict(self, state_dict):
+        """Goes on from a state_dict()."""
         self._resume = state_dict["generator_state"]
 
 
@@ -187,5 +189,6 @@ class BatchSampler(Sampler):
         return {"sampler": self.sampler.state_dict() if hasattr(self.sampler, "state_dict") else None}
 
     def load_state_dict(self, state_dict):
+        """Goes on from a state_dict()."""
         if state_dict["sampler"] is not None:
             self.sampler.load_state_dict(state_dict["sampler"])
