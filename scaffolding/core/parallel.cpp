@@ -14,6 +14,7 @@
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/memory_room.h"
+#include "scaffolding/core/parallel_guided.h"
 
 namespace sf {
 
@@ -114,18 +115,17 @@ template <class Work> static void run_team(int wanted, const Work& work) {
 #endif
 }
 
-void detail::parallel_for(int64_t n, int64_t grain, void (*f)(void*, int64_t, int64_t), void* ctx) {
-  ComputeScope scope;
-  int64_t pieces = std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
-  if (scope.alone || pieces <= 1) return f(ctx, 0, n);
+namespace {
+
+// piece(i, count): all that thread i of count does.
+template <class Piece> void run_pieces(int64_t pieces, const Piece& piece) {
   std::exception_ptr error;  // kernels do not throw, user code reached from one may: carried to the caller
   std::mutex error_lock;
   const auto work = [&](int64_t i, int64_t count) {
-    int64_t per = (n + count - 1) / count, begin = std::min(n, i * per), end = std::min(n, begin + per);
     t_inside = true;
     t_index = int(i);
     try {
-      if (begin < end) f(ctx, begin, end);
+      piece(i, count);
     } catch (...) {
       std::lock_guard guard(error_lock);
       error = std::current_exception();
@@ -134,6 +134,33 @@ void detail::parallel_for(int64_t n, int64_t grain, void (*f)(void*, int64_t, in
   };
   run_team(int(pieces), work);
   if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+void detail::parallel_for(int64_t n, int64_t grain, void (*f)(void*, int64_t, int64_t), void* ctx) {
+  ComputeScope scope;
+  int64_t pieces = std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
+  if (scope.alone || pieces <= 1) return f(ctx, 0, n);
+  run_pieces(pieces, [&](int64_t i, int64_t count) {
+    int64_t per = (n + count - 1) / count, begin = std::min(n, i * per), end = std::min(n, begin + per);
+    if (begin < end) f(ctx, begin, end);
+  });
+}
+
+void detail::parallel_for_guided(int64_t n, void (*f)(void*, int64_t, int64_t), void* ctx) {
+  ComputeScope scope;
+  const int64_t threads = std::min<int64_t>(num_threads(), n);
+  if (scope.alone || threads <= 1) return f(ctx, 0, n);
+  std::atomic<int64_t> next{0};
+  run_pieces(threads, [&](int64_t, int64_t count) {
+    for (int64_t begin = next.load(std::memory_order_relaxed); begin < n;) {
+      const int64_t end = begin + std::max<int64_t>(1, (n - begin) / (2 * count));
+      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+      f(ctx, begin, end);
+      begin = next.load(std::memory_order_relaxed);
+    }
+  });
 }
 
 }  // namespace sf

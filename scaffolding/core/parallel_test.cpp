@@ -1,13 +1,17 @@
-#include "scaffolding/core/parallel.h"
+#include "scaffolding/core/parallel_guided.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "scaffolding/ops/ops.h"
 
@@ -35,6 +39,46 @@ template <class F> int in_a_child(const F& f) {
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(ParallelForGuided, EveryItemOnceOnAnyNumberOfThreads) {
+  const int threads = num_threads();
+  for (int count : {1, 2, 3, 8})
+    for (int64_t n : {0, 1, 2, 7, 100, 1001}) {
+      set_num_threads(count);
+      std::vector<std::atomic<int>> seen(static_cast<size_t>(n));
+      std::atomic<int> inner{0};
+      parallel_for_guided(n, [&](int64_t begin, int64_t end) {
+        EXPECT_LT(begin, end);
+        EXPECT_LT(thread_index(), count);
+        for (int64_t i = begin; i < end; ++i) ++seen[size_t(i)];
+        parallel_for_guided(2, [&](int64_t b, int64_t e) { inner += int(e - b); });  // on this thread
+      });
+      for (const auto& times : seen) EXPECT_EQ(times, 1);
+      if (n) EXPECT_GE(inner, 2);
+    }
+  set_num_threads(threads);
+}
+
+TEST(ParallelForGuided, WhoIsSlowDoesLess) {
+  const int threads = num_threads();
+  set_num_threads(2);
+  std::atomic<int> first{0}, second{0};
+  parallel_for_guided(64, [&](int64_t begin, int64_t end) {
+    auto& mine = thread_index() == 0 ? first : second;
+    // The second is not done with its first piece, a quarter at most, before the other has done all that is left.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (&mine == &second && first < 48 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    mine += int(end - begin);
+  });
+  EXPECT_EQ(first + second, 64);
+  EXPECT_GE(first, 48);
+  set_num_threads(threads);
+}
+
+TEST(ParallelForGuided, ExceptionsReachTheCaller) {
+  EXPECT_THROW(parallel_for_guided(10, [](int64_t begin, int64_t) { throw std::out_of_range(std::to_string(begin)); }),
+               std::out_of_range);
 }
 
 class Fork : public testing::Test {

@@ -9,7 +9,7 @@
 // Of one core's time at h8 n4096 d64 (40 ms) the products with V take 35 %, the scores 25 %, the exponentials 30 %, the
 // maxima 5 %. Weights of one block computed between the products of two others were 15 % slower: three blocks of scores
 // fill L1. 256 keys a tile were 25 % slower, 64 as fast.
-#include "scaffolding/core/parallel.h"
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/attention/attention_amx.h"
 
@@ -148,7 +148,7 @@ void forward(const AttentionForward& a) {
   const int64_t groups = (blocks + group - 1) / group;
   if (groups > 0) group = (blocks + groups - 1) / groups;
 
-  parallel_for(heads * groups, 1, [&](int64_t begin, int64_t end) {
+  parallel_for_guided(heads * groups, [&](int64_t begin, int64_t end) {
     auto* ot = static_cast<float*>(scratch(size_t(group * (o_floats * 4 + q_values * 2)), 0));
     auto* qt = reinterpret_cast<BFloat16*>(ot + o_floats * group);
     auto* kt = static_cast<BFloat16*>(scratch(size_t(k_values + v_values) * 2, 1));

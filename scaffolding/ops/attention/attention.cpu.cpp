@@ -14,7 +14,7 @@
 //   h10 n1024 d64             87 %               87 %               85 %
 // The rest is the exponential (8 instructions per vector of scores beside 2 D FMA), packing and loading O^T.
 #include "scaffolding/backend/cpu/bf16_dot.h"
-#include "scaffolding/core/parallel.h"
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/attention/attention_problem.h"
 
@@ -206,7 +206,7 @@ template <class T, class U> void forward_typed(const AttentionForward& a) {
   auto near = [](int64_t row, int64_t length) { return row <= kNearRows || row < length + kLanes; };
   bool use_rows = p.Dv % kRows == 0 && ((near(k.row, p.D) && near(v.row, p.Dv)) || blocks == 1);
 
-  parallel_for(heads * groups, 1, [&](int64_t begin, int64_t end) {
+  parallel_for_guided(heads * groups, [&](int64_t begin, int64_t end) {
     bool in_place = false;
     U* qt = static_cast<U*>(scratch((q_units + o_floats) * group * 4, 0));
     float* ot = reinterpret_cast<float*>(qt + q_units * group);

@@ -5,6 +5,7 @@
 //   dQ^T += K^T dS^T             tiles of dS^T as pairs of keys
 // Blocks of 64 queries, or tiles of 64 or 256 keys, are as fast.
 #include "scaffolding/ops/attention/attention_backward.h"
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/ops/attention/attention_amx.h"
 
 namespace sf {
@@ -232,7 +233,7 @@ void backward(const AttentionBackward& a) {
   float* partial =
       partial_floats ? static_cast<float*>(scratch(size_t(heads * shares * partial_floats) * 4, 3)) : nullptr;
 
-  parallel_for(heads * shares, 1, [&](int64_t begin, int64_t end) {
+  parallel_for_guided(heads * shares, [&](int64_t begin, int64_t end) {
     const int64_t most = (tiles + shares - 1) / shares;
     char* owned = static_cast<char*>(scratch(size_t(most * l.tile()), 0));
     char* packed = static_cast<char*>(scratch(size_t(kGroup * l.block()), 1));

@@ -19,6 +19,7 @@
 // d40 pays for dK and dV, whose 40 columns fill three vectors of 16 lanes only to five sixths.
 #include "scaffolding/ops/attention/attention_backward.h"
 #include "scaffolding/backend/cpu/bf16_dot.h"
+#include "scaffolding/core/parallel_guided.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -244,7 +245,7 @@ template <class T, class U> void backward_typed(const AttentionBackward& a) {
   float* partial =
       partial_floats ? static_cast<float*>(scratch(size_t(heads * shares * partial_floats) * 4, 3)) : nullptr;
 
-  parallel_for(heads * shares, 1, [&](int64_t begin, int64_t end) {
+  parallel_for_guided(heads * shares, [&](int64_t begin, int64_t end) {
     int64_t most = (tiles + shares - 1) / shares;
     float* owned = static_cast<float*>(scratch(size_t(most * l.tile()) * 4, 0));
     U* group = static_cast<U*>(scratch(size_t(l.group()) * 4, 1));

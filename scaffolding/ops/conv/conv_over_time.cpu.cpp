@@ -2,6 +2,7 @@
 // block of tiles of the picture at one tile of time: it transforms what these read into v[point][line][tile][c], which
 // stays in L2, multiplies that by the transformed weights, which come by from L3 in the order in which they lie, and
 // turns the sums m[point][sum][tile][strip] into frames of the result. Where the channels are many they go in blocks.
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/ops/conv/kernel.h"
 
 // As conv_winograd.cpu.cpp, which offers these.
@@ -317,7 +318,7 @@ static void convolve_video(const Video& x, const Video& y, const Weight& w, cons
   const Convolution<S> g{x, y, places, cut, ending, lead, u};
   const int64_t blocks = ceil_div(places.count(), cut.tiles);
   // Tiles of time that follow one another read some of the same frames.
-  parallel_for(x.batch * blocks * times.count(), 1, [&](int64_t begin, int64_t end) {
+  parallel_for_guided(x.batch * blocks * times.count(), [&](int64_t begin, int64_t end) {
     struct Task {
       int64_t n, frame, first, count;
       int outputs;

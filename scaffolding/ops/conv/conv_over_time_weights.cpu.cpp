@@ -1,6 +1,7 @@
 // The gradient of a kernel of three frames (winograd_over_time.h). Some tiles of x and of dy are transformed, and a
 // transformed weight gets the sum over them of every product that it has part in; the sums are transformed back at the
 // end. Tiles of 4, 2 and 1 frames add to the same sums.
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/ops/conv/kernel.h"
 
 // As conv_winograd_weights.cpu.cpp, which offers this.
@@ -78,7 +79,7 @@ template <class S, int F> static void add_tiles(const Gradient<S>& g, int64_t fr
         transform_gradients<S, F>(g.dy, g.places, n, frame + time * F, place, part, m + i * dy_row, dy_row, dy_plane);
       }
     });
-    parallel_for((F + 2) * kWeightsOf<S> * blocks, 1, [&](int64_t begin, int64_t end) {
+    parallel_for_guided((F + 2) * kWeightsOf<S> * blocks, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t block = task % blocks, o0 = block / across * kSide, c0 = block % across * kSide;
         const int64_t o1 = min64(out, o0 + kSide), c1 = min64(in, c0 + kSide), panels = ceil_div(o1 - o0, kStridedRows);

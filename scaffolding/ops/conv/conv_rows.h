@@ -6,7 +6,7 @@
 // there are few channels and many pixels.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
-#include "scaffolding/core/parallel.h"
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/conv/pixel_sums.h"
 #include "scaffolding/ops/conv/rows.h"
@@ -40,7 +40,7 @@ inline void multiply_frames(const ConvBackwardData& f) {
   const float* dy = f.dy.as<const float>();
   float* dx = f.dx.as<float>();
   const int64_t blocks = ceil_div(g.pixels, kPixelBlock);
-  parallel_for(g.batch * g.in_frames * blocks, 1, [&](int64_t begin, int64_t end) {
+  parallel_for_guided(g.batch * g.in_frames * blocks, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t block = task % blocks, frame = task / blocks % g.in_frames, n = task / blocks / g.in_frames;
       const int64_t p0 = block * kPixelBlock, p1 = min64(g.pixels, p0 + kPixelBlock);

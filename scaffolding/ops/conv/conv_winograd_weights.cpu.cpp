@@ -1,6 +1,7 @@
 // The gradient of a 3x3 kernel by Winograd's F(4x4, 3x3): transformed x is multiplied by transformed dy over tiles,
 // 64 x 64 channels at a time, and the sums are transformed back. Of a kernel over time too, each frame is one sum over
 // the same tiles, of x so many frames later.
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/ops/conv/kernel.h"
 
 // Not for base, as conv_winograd.cpu.cpp.
@@ -118,12 +119,12 @@ template <class T> static void backward_weights_laid(const ConvBackwardWeights& 
                                        Planes{xt, x_plane, x_row, count * x.frames});
     transform_tiles<GradientTiles>(dy, {tiles, t0, count}, 0, 0, Planes{dyt, dy_plane, dy_row, count * dy.frames});
     if (by_point) {
-      parallel_for(blocks * kPoints, 1, [&](int64_t begin, int64_t end) {
+      parallel_for_guided(blocks * kPoints, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
           multiply(i / kPoints, int(i % kPoints), count, t0 > 0, sums + i / kPoints * of_task);
       });
     } else {
-      parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+      parallel_for_guided(blocks, [&](int64_t begin, int64_t end) {
         float* mine = sums ? nullptr : static_cast<float*>(scratch(size_t(of_task) * 4, kSlotProducts));
         for (int64_t task = begin; task < end; ++task) {
           float* u = sums ? sums + task * of_task : mine;

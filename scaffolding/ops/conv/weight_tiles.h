@@ -10,6 +10,7 @@
 #pragma once
 #include <vector>
 
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/ops/conv/conv_calls.h"
 
 namespace sf {
@@ -269,7 +270,7 @@ inline void weight_of_group(const WeightTiles& t) {
     parallel_for((f1 - f0) * steps, max64(1, 4096 / t.out), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) t.pack_dy(dy + i / steps * frame_lines, f0 + i / steps, i % steps);
     });
-    parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
+    parallel_for_guided(tasks, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t time = i / (b.rows * b.columns), row = i / b.columns % b.rows, column = i % b.columns;
         float* sums = waiting ? waiting + i * b.sums(t.taps())

@@ -11,6 +11,7 @@
 // frame of the kernel, u[point][frame][c][strip]; those products are one sum.
 // An input that is to be normalised or enlarged first passes a band of rows at a time through a buffer (L3).
 #pragma once
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/ops/conv/winograd_8.h"
 #include "scaffolding/ops/conv/winograd_few.h"
 #include "scaffolding/ops/conv/winograd_tiles.h"
@@ -207,7 +208,7 @@ static void convolve_as(const Image<T>& x, const Filter<W>& w, const Output<T>& 
       transform_tiles<InputTiles<Form>>(x, {tiles, t0, count}, pad.down, pad.across, planes);
     }
     const int64_t all_rows = count * y.frames, parts = parts_for(strips, all_rows);
-    parallel_for(strips * parts, 1, [&](int64_t begin, int64_t end) {
+    parallel_for_guided(strips * parts, [&](int64_t begin, int64_t end) {
       const int64_t m_plane = plane_of(ceil_div(all_rows, parts) * NR);
       float* u = static_cast<float*>(scratch(size_t(kPoints * u_plane) * 4, kSlotWeight));
       float* m = static_cast<float*>(scratch(size_t(kPoints * m_plane) * 4, kSlotProducts));

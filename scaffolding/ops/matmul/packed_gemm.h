@@ -8,7 +8,7 @@
 // tile after tile: in c itself, rows a power of two apart would fall on the same cache sets (82 % of peak at n = 4096
 // against 90 %).
 #pragma once
-#include "scaffolding/core/parallel.h"
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/matmul/epilogue.h"
 #include "scaffolding/ops/matmul/pack.h"
@@ -101,6 +101,11 @@ template <class K> SF_INLINE int64_t rows_that_stay(int64_t units) {
   return 0;
 }
 
+// Rows of a whose part of k stays in L2 while the strips pass.
+template <class K> SF_INLINE int64_t rows_of_block(const PackedShape<K>& s) {
+  return max64(1, K::kBlockBytes / int64_t(sizeof(typename K::Unit)) / s.block_units / K::kPanelRows) * K::kPanelRows;
+}
+
 // Whether rows of a can be read from a copy that is shared by all of k (conv/staged_rows.h): p.staged says how it is
 // made, K::staged_panel multiplies it.
 template <class K, class P>
@@ -150,7 +155,7 @@ template <class K, class P>
   const bool staged = is_staged<K>(p);
   const int64_t stay_rows = rows_that_stay<K>(s.units);  // for all of k
   const bool stays = !staged && s.blocks > 1 && stay_rows > 0;
-  int64_t block_rows = max64(1, K::kBlockBytes / int64_t(sizeof(Unit)) / s.block_units / kPanel) * kPanel;
+  int64_t block_rows = rows_of_block<K>(s);
   if (stays) block_rows = min64(block_rows, stay_rows);
   if constexpr (CanStage<K, P>)
     if (staged) block_rows = p.staged.block - 2 * K::kRowStep;
@@ -254,13 +259,22 @@ template <class K> SF_INLINE Grid choose_grid(int64_t m, int64_t strips, int64_t
 // multiply-adds below which starting threads costs more than it saves
 inline constexpr int64_t kParallelWork = 1 << 18;
 
+// A thread's share is dealt in pieces of so many multiply-adds or more: of whole blocks of rows where there are
+// several, so that each still sees all strips once.
+inline constexpr int64_t kDealtWork = 1 << 24, kMostDealt = 8, kLeastDealtStrips = 8;
+SF_INLINE Grid dealt(Grid g, int64_t work, int64_t row_blocks, int64_t strips) {
+  const int64_t pieces = max64(1, min64(kMostDealt, work / (g.rows * g.strips * kDealtWork)));
+  const int64_t tall = max64(1, min64(pieces, row_blocks / g.rows));
+  return {g.rows * tall, g.strips * max64(1, min64(pieces / tall, strips / (g.strips * kLeastDealtStrips)))};
+}
+
 // b packed already: the second half of multiply().
 template <class K, class P> void multiply_prepacked(const P& p, const PackedShape<K>& s, const typename K::Unit* bp) {
   const int64_t work = p.m * p.n * p.k;
   const int64_t threads = work < 2 * kParallelWork ? 1 : min64(num_threads(), work / kParallelWork);
   if (threads == 1) return multiply_packed<K>(p, s, bp, 0, p.m, 0, s.strips);
-  const Grid g = choose_grid<K>(p.m, s.strips, threads);
-  parallel_for(g.rows * g.strips, 1, [&](int64_t begin, int64_t end) {
+  const Grid g = dealt(choose_grid<K>(p.m, s.strips, threads), work, p.m / rows_of_block<K>(s), s.strips);
+  parallel_for_guided(g.rows * g.strips, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t i = t / g.strips, j = t % g.strips;
       multiply_packed<K>(p, s, bp, part_of<K>(p.m, i, g.rows), part_of<K>(p.m, i + 1, g.rows), s.strips * j / g.strips,

@@ -8,6 +8,7 @@
 // 1280 rows of weights that no cache holds, two threads, share of a large product's rate: 256 tokens 82 -> 95 %,
 // 64 tokens 50 -> 85 %.
 #pragma once
+#include "scaffolding/core/parallel_guided.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
 namespace sf {
@@ -169,6 +170,11 @@ class Fetching {
   int matrix_ = 0;
 };
 
+// A block of rows takes kRowBlock * MulF32::kDepthBlock numbers at most, and stays in L2 while the strips pass.
+SF_INLINE int64_t rows_of_row_block(const PackedShape<MulF32>& s) {
+  return max64(kRowBlock, kRowBlock * MulF32::kDepthBlock / max64(1, s.block_units) / kTileRows * kTileRows);
+}
+
 // Rows r0..r1 of the operand that lies and strips s0..s1 of the packed one, on the calling thread. `done` says where a
 // whole tile may be stored directly (place, or null) and what is added to each of its rows (bias, or null), and takes
 // all others: sums[rows * kGroups][kTileCols] of rows r.. and columns c.. of the packed operand. will_write: what these
@@ -179,9 +185,7 @@ template <int kGroups, class Done>
                                            const Done& done) {
   constexpr int NR = kTileCols<MulF32>, kPanel = kTileRows / kGroups;
   if (r1 <= r0 || s1 <= s0) return;
-  // A block of rows takes kRowBlock * MulF32::kDepthBlock numbers at most, and stays in L2 while the strips pass.
-  const int64_t most =
-      max64(kRowBlock, kRowBlock * MulF32::kDepthBlock / max64(1, s.block_units) / kTileRows * kTileRows) / kGroups;
+  const int64_t most = rows_of_row_block(s) / kGroups;
   const int64_t row_blocks = ceil_div(r1 - r0, most), strips = s1 - s0;
   const int64_t tallest = ceil_div(r1 - r0, row_blocks);
   float* sums = s.blocks > 1
@@ -251,11 +255,12 @@ void multiply_rows(const LyingRows<kGroups>& a, int64_t rows, const PackedShape<
     const int64_t cost = ceil_div(tall, 2) * 2 * ceil_div(s.strips, ts);
     if (cost < least) least = cost, best = {tr, ts};
   }
-  parallel_for(best.rows * best.strips, 1, [&](int64_t begin, int64_t end) {
+  const Grid g = dealt(best, work, rows * kGroups / rows_of_row_block(s), s.strips);
+  parallel_for_guided(g.rows * g.strips, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const int64_t i = t / best.strips, j = t % best.strips;
-      multiply_row_blocks(a, s, bp, columns, rows * i / best.rows, rows * (i + 1) / best.rows,
-                          s.strips * j / best.strips, s.strips * (j + 1) / best.strips, done);
+      const int64_t i = t / g.strips, j = t % g.strips;
+      multiply_row_blocks(a, s, bp, columns, rows * i / g.rows, rows * (i + 1) / g.rows, s.strips * j / g.strips,
+                          s.strips * (j + 1) / g.strips, done);
     }
   });
 }
