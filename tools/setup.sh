@@ -62,6 +62,7 @@ look() {
   if ((site)); then has_command doxygen || required+=(doxygen); fi
   has_header oneapi/dnnl/dnnl.hpp || optional+=(libdnnl-dev)
   has_header gif_lib.h || optional+=(libgif-dev)
+  has_header libdeflate.h || optional+=(libdeflate-dev)
   has_header curl/curl.h || optional+=(libcurl4-openssl-dev)
   has_command ccache || optional+=(ccache)
   has_command mold || optional+=(mold)

@@ -1,4 +1,5 @@
-// What image.cpp asks of each format's library: one file per library, image_png.cpp, image_jpeg.cpp, image_webp.cpp.
+// What image.cpp asks of each format's library: one file per library, image_png.cpp, image_jpeg.cpp, image_webp.cpp,
+// and image_png_write.cpp.
 // Not public. The functions are stateless; any thread may call them.
 #pragma once
 #include "scaffolding/io/pictures/image.h"

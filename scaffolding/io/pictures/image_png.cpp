@@ -1,5 +1,5 @@
-// PNG through libpng. libpng reports errors by longjmp: every function that calls setjmp here keeps only plain data in
-// its frame, and all memory belongs to the Reader or Writer of its caller, whose destructor runs as usual.
+// PNG is read through libpng, which reports errors by longjmp: every function that calls setjmp here keeps only plain
+// data in its frame, and all memory belongs to the Reader of its caller, whose destructor runs as usual.
 #include <cstring>
 
 #include "scaffolding/io/pictures/image_codecs.h"
@@ -23,8 +23,6 @@ void on_error(png_structp png, png_const_charp message) {
   png_longjmp(png, 1);
 }
 void on_warning(png_structp, png_const_charp) {}
-
-// ---- reading
 
 constexpr size_t kTextBytes = 8 << 20;  // what one text or profile chunk may take unpacked
 
@@ -157,113 +155,16 @@ Tensor png_pixels(const ImageBytes& in, const ImageLimits& limits, ImageInfo& in
   return wide;
 }
 
-// ---- writing
-
-namespace {
-
-struct Writer {
-  Writer() {
-    png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &failure, on_error, on_warning);
-    if (png) info = png_create_info_struct(png);
-    SF_CHECK_AS(RuntimeError, info, "write_image: libpng has no memory");
-  }
-  ~Writer() { png_destroy_write_struct(&png, &info); }
-  Writer(const Writer&) = delete;
-
-  Failure failure;
-  std::string out;
-  png_structp png = nullptr;
-  png_infop info = nullptr;
-};
-
-void on_write(png_structp png, png_bytep data, size_t n) {
-  auto* w = static_cast<Writer*>(png_get_io_ptr(png));
-  bool stored = true;
-  try {
-    w->out.append(reinterpret_cast<char*>(data), n);
-  } catch (...) {  // no exception may cross libpng's frames
-    stored = false;
-  }
-  if (!stored) png_error(png, "no memory");
-}
-void on_flush(png_structp) {}
-
-struct Content {
-  png_uint_32 width, height;
-  int colour, compression;
-  png_textp text;
-  int text_count;
-  png_bytepp rows;
-};
-
-bool write_all(Writer& w, const Content& c) {
-  if (setjmp(png_jmpbuf(w.png))) return false;
-  png_set_write_fn(w.png, &w, on_write, on_flush);
-  png_set_compression_level(w.png, c.compression);
-  png_set_IHDR(w.png, w.info, c.width, c.height, 8, c.colour, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-               PNG_FILTER_TYPE_DEFAULT);
-  if (c.text_count) png_set_text(w.png, w.info, c.text, c.text_count);
-  png_write_info(w.png, w.info);
-  png_write_image(w.png, c.rows);
-  png_write_end(w.png, w.info);
-  return true;
-}
-
-// False where a character is beyond Latin-1 or the bytes are no UTF-8.
-bool latin1_of_utf8(const std::string& s, std::string& out) {
-  for (size_t i = 0; i < s.size(); ++i) {
-    auto c = uint8_t(s[i]);
-    if (c < 0x80) out += char(c);
-    else if ((c == 0xC2 || c == 0xC3) && i + 1 < s.size()) out += char(c << 6 | (uint8_t(s[++i]) & 0x3F));
-    else return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-std::string png_encode(const Tensor& pixels, const ImageWriteOptions& options) {
-  static const int colours[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
-                                PNG_COLOR_TYPE_RGB_ALPHA};
-  int64_t H = pixels.size(0), W = pixels.size(1), C = pixels.size(2);
-  std::vector<std::pair<std::string, std::string>> strings;  // keyword and value as they stand in the file
-  std::vector<png_text> text;
-  strings.reserve(options.text.size());
-  for (auto& [key, value] : options.text) {
-    std::string keyword, plain;
-    SF_CHECK(
-        !key.empty() && latin1_of_utf8(key, keyword) && keyword.size() <= 79 && keyword.find('\0') == std::string::npos,
-        "write_image: a keyword of PNG text has 1 to 79 Latin-1 characters, got '", key, "'");
-    SF_CHECK(value.find('\0') == std::string::npos, "write_image: PNG text holds no zero byte, got one in '", key, "'");
-    bool latin1 = latin1_of_utf8(value, plain);
-    strings.emplace_back(keyword, latin1 ? plain : value);
-    png_text t{};
-    t.compression = latin1 ? PNG_TEXT_COMPRESSION_NONE : PNG_ITXT_COMPRESSION_NONE;
-    t.key = strings.back().first.data();
-    t.text = strings.back().second.data();
-    (latin1 ? t.text_length : t.itxt_length) = strings.back().second.size();
-    text.push_back(t);
-  }
-  std::vector<png_bytep> rows(static_cast<size_t>(H));
-  for (int64_t y = 0; y < H; ++y) rows[size_t(y)] = pixels.data<uint8_t>() + y * W * C;
-  Writer w;
-  Content c{png_uint_32(W), png_uint_32(H),   colours[C - 1], options.compression,
-            text.data(),    int(text.size()), rows.data()};
-  SF_CHECK_AS(RuntimeError, write_all(w, c), "write_image: PNG: ", w.failure.message);
-  return std::move(w.out);
-}
-
 }  // namespace sf::io
 
 #else
 
 namespace sf::io {
 [[noreturn]] static void absent() {
-  fail<NotSupported>("this build reads and writes no PNG: rebuild with -DSF_PNG=ON and libpng");
+  fail<NotSupported>("this build reads no PNG: rebuild with -DSF_PNG=ON and libpng");
 }
 ImageInfo png_info(const ImageBytes&) { absent(); }
 Tensor png_pixels(const ImageBytes&, const ImageLimits&, ImageInfo&) { absent(); }
-std::string png_encode(const Tensor&, const ImageWriteOptions&) { absent(); }
 }  // namespace sf::io
 
 #endif

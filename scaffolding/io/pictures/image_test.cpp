@@ -158,6 +158,30 @@ TEST(Image, modes_are_converted_as_pillow_converts_them) {
   EXPECT_EQ(wide[0][3][4].item(), 257 * golden("photo.png")[0][3][4].item());
 }
 
+// libpng reads what is written here: rows that each of the five filters suits, pixels of every size, every level.
+TEST(Image, png_of_every_filter_and_level_is_read_by_libpng) {
+  for (int64_t channels = 1; channels <= 4; ++channels)
+    for (Shape size : {Shape{1, 1}, Shape{1, 2}, Shape{3, 1}, Shape{40, 33}, Shape{5, 700}}) {
+      Tensor x = empty({channels, size[0], size[1]}, kUInt8);
+      uint32_t random = 1;
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        const int64_t row = i / size[1] % size[0], column = i % size[1];
+        random = random * 1664525 + 1013904223;
+        const int64_t kinds[] = {random >> 24, column * 3, row * 40 + (column * column) % 7, row + column * 2,
+                                 (row * row + column * column) / 9};
+        x.data<uint8_t>()[i] = uint8_t(kinds[row % 5]);
+      }
+      size_t least = SIZE_MAX;
+      for (int level = 0; level <= 9; ++level) {
+        const std::string png = encode_image(x, ImageFormat::PNG, {.compression = level});
+        EXPECT_EQ(largest_difference(decode(png), x), 0)
+            << channels << " of " << size[0] << " x " << size[1] << ", level " << level;
+        if (level == 1) EXPECT_LE(png.size(), least + 16);
+        least = std::min(least, png.size());
+      }
+    }
+}
+
 TEST(Image, png_text_survives) {
   ImageText text{{"parameters", "a cat\nSteps: 20"}, {"Title", "caf\xc3\xa9"}, {"Comment", "\xe7\x8c\xab"}};
   std::string png = encode_image(noise({3, 4, 4}), ImageFormat::PNG, {.text = text});
@@ -165,6 +189,7 @@ TEST(Image, png_text_survives) {
   EXPECT_NE(png.find("tEXtparameters"), std::string::npos);
   EXPECT_NE(png.find("iTXtComment"), std::string::npos);  // beyond Latin-1
   refused("keyword", [] { encode_image(noise({3, 4, 4}), ImageFormat::PNG, {.text = {{std::string(80, 'k'), "v"}}}); });
+  refused("keyword", [] { encode_image(noise({3, 4, 4}), ImageFormat::PNG, {.text = {{"a\nb", "v"}}}); });
   refused("PNG only", [] { encode_image(noise({3, 4, 4}), ImageFormat::WebP, {.text = {{"k", "v"}}}); });
 }
 

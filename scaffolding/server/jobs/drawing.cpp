@@ -428,7 +428,7 @@ PictureRun::Made PictureRun::finish(const WeightTypes& weights, const std::strin
   // Of a hires fix the first pass's, by which it is made again.
   const auto asked = r.hires ? pipeline_->size(r.height, r.width) : DiffusionPipeline::Size{made.height, made.width};
   // Half the time of the usual 6, which somebody waits for, and 2 to 9 % more bytes.
-  io::ImageWriteOptions writing{.compression = 4};
+  io::ImageWriteOptions writing{.compression = 3};
   writing.text = {
       {"parameters", parameters_text(r, place_, run_->scheduler->name(), asked.width, asked.height, guidance_)}};
   if (skipped_) writing.text["parameters"] += ", Skipped after: " + std::to_string(at());
