@@ -41,6 +41,7 @@ def reductions(t, F, d):
         "log_softmax": lambda: F.log_softmax(m, -1),
         "cumsum of rows": lambda: m.cumsum(-1),
         "cumsum of columns": lambda: m.cumsum(0),
+        "cumsum of colours": lambda: d.picture.cumsum(-1),
         "cumprod": lambda: m.cumprod(-1),
         "normalize": lambda: F.normalize(d.tokens, dim=-1),
         "cosine_similarity": lambda: F.cosine_similarity(d.tokens, d.tokens, dim=-1),
@@ -145,6 +146,7 @@ def elementwise(t, F, d):
         "add of channels": lambda: x + x[:1, :, :1, :1],
         "mul of pixels": lambda: x * x[:, :1],
         "mul of colours": lambda: d.picture * d.picture[0, 0],
+        "products of 3 x 3": lambda: d.small @ d.small,
         "picture over alpha": lambda: d.picture * d.picture[..., :1],
         "mul": lambda: m * m,
         "div": lambda: m / m,
@@ -212,6 +214,7 @@ class Data:
         self.last = normal(8, 320, 32, 32).contiguous(memory_format=t.channels_last)
         self.numbers, self.cubes, self.heads = normal(1000000), normal(64, 64, 64), normal(8, 1024, 8, 40)
         self.picture = normal(512, 512, 3)
+        self.small = normal(65536, 3, 3)
         self.positive, self.mask = self.matrix.abs() + 0.01, self.matrix > 0
         self.rows, self.places = t.randint(0, 1024, (4096,)), t.randint(0, 1024, (1024, 1024))
         self.whole, self.points = t.randint(0, 1000, (1000000,)), t.randn(500, 64)

@@ -68,6 +68,55 @@ template <class K, class P> static void multiply_weight(const Gemm& g, const P& 
   multiply<K>(p);
 }
 
+// Products of so few multiply-adds that calling for one, and packing, would take longer.
+constexpr int64_t kTinyWork = 2048;
+template <class Src> static bool is_tiny(const Gemm& g) {
+  const int64_t work = g.c.sizes[1] * g.c.sizes[2] * g.a.sizes[2];
+  return work > 0 && work <= kTinyWork && g.b.strides[2] == 1 && g.c.strides[2] == 1 && g.c.dtype == g.a.dtype &&
+         g.alpha == 1 && g.beta == 0 && !g.bias && !g.pre && g.act == Activation::None;
+}
+
+// Matrices begin .. end of the batch: of four rows of c, or fewer, the columns of a vector at a time.
+template <int kRows, class Src>
+static void tiny_rows(const Src* a, int64_t a_row, int64_t a_k, const Src* b, int64_t b_k, Src* c, int64_t c_row,
+                      int64_t depth, int cols) {
+  vf sums[kRows];
+  for (int r = 0; r < kRows; ++r) sums[r] = vf(0.0f);
+  for (int64_t k = 0; k < depth; ++k) {
+    const vf row = load_n(b + k * b_k, cols);
+    for (int r = 0; r < kRows; ++r) sums[r] = fma(vf(to_float(a[r * a_row + k * a_k])), row, sums[r]);
+  }
+  for (int r = 0; r < kRows; ++r) store_n(c + r * c_row, sums[r], cols);
+}
+template <class Src> static void multiply_tiny(const Gemm& g, int64_t begin, int64_t end) {
+  const int64_t m = g.c.sizes[1], n = g.c.sizes[2], depth = g.a.sizes[2];
+  const auto rows_of = [&](int64_t count) {
+    return count >= 4   ? &tiny_rows<4, Src>
+           : count == 3 ? &tiny_rows<3, Src>
+           : count == 2 ? &tiny_rows<2, Src>
+                        : &tiny_rows<1, Src>;
+  };
+  if (n == 1) {
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t r = 0; r < m; ++r) {
+        const Src* a = g.a.as<const Src>() + i * g.a.strides[0] + r * g.a.strides[1];
+        const Src* b = g.b.as<const Src>() + i * g.b.strides[0];
+        float sum = 0;
+        for (int64_t k = 0; k < depth; ++k)
+          sum = fma(float(to_float(a[k * g.a.strides[2]])), float(to_float(b[k * g.b.strides[1]])), sum);
+        g.c.as<Src>()[i * g.c.strides[0] + r * g.c.strides[1]] = from_float<Src>(sum);
+      }
+    return;
+  }
+  for (int64_t i = begin; i < end; ++i)
+    for (int64_t r = 0; r < m; r += 4)
+      for (int64_t j = 0; j < n; j += kLanes)
+        rows_of(m - r)(g.a.as<const Src>() + i * g.a.strides[0] + r * g.a.strides[1], g.a.strides[1], g.a.strides[2],
+                       g.b.as<const Src>() + i * g.b.strides[0] + j, g.b.strides[1],
+                       g.c.as<Src>() + i * g.c.strides[0] + r * g.c.strides[1] + j, g.c.strides[1], depth,
+                       int(min64(kLanes, n - j)));
+}
+
 // rest: of arithmetic that watches its packing, what it saw.
 template <class K, class Src> static void run(const Gemm& g, bool* rest = nullptr) {
   const int64_t batch = g.c.sizes[0];
@@ -83,6 +132,10 @@ template <class K, class Src> static void run(const Gemm& g, bool* rest = nullpt
     for (int64_t i = 0; i < batch; ++i) multiply<K>(product_of<K, Src>(g, i, rest));
     return;
   }
+  if constexpr (std::is_same_v<K, MulF32>)
+    if (is_tiny<Src>(g))
+      return parallel_for(batch, kParallelWork / 4 / work + 1,
+                          [&](int64_t begin, int64_t end) { multiply_tiny<Src>(g, begin, end); });
   // Many small products: each thread multiplies whole matrices. parallel_for inside a piece runs on its own thread.
   parallel_for(batch, ceil_div(kParallelWork, max64(1, work)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) multiply<K>(product_of<K, Src>(g, i, rest));

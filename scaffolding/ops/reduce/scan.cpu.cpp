@@ -8,8 +8,9 @@ namespace SF_ISA {
 namespace {
 
 constexpr int64_t kTile = 256;  // columns that advance together
-constexpr int kRows = 4;        // rows that advance together: each waits for its own last sum alone
-constexpr int kPiece = 64;      // of each of them, copied: rows a power of two apart share few lines of the cache
+constexpr int64_t kShortRow = 16;
+constexpr int kRows = 4;    // rows that advance together: each waits for its own last sum alone
+constexpr int kPiece = 64;  // of each of them, copied: rows a power of two apart share few lines of the cache
 
 template <class T> struct Running { using type = uint64_t; };
 template <> struct Running<float> { using type = double; };
@@ -98,6 +99,62 @@ void columns(const char* in, char* out, const char* factor, Steps along, Steps a
   }
 }
 
+// Rows of kLength elements, which follow on from each other: of a picture's colours.
+template <Scanning what, class T, int kLength> void dense_rows(const T* in, T* out, int64_t rows) {
+  using A = typename Running<T>::type;
+  for (int64_t r = 0; r < rows; ++r, in += kLength, out += kLength) {
+    A total = number<A>(in[0]);
+    out[0] = stored<T>(total);
+    for (int k = 1; k < kLength; ++k) {
+      if constexpr (what == Scanning::CumProd) total *= number<A>(in[k]);
+      else total += number<A>(in[k]);
+      out[k] = stored<T>(total);
+    }
+  }
+}
+
+// Rows of a few elements: what row() does, but the place of a row is a step from the one before it.
+template <Scanning what, class T> void short_rows(const Scan& s, int64_t rows) {
+  using A = typename Running<T>::type;
+  const int kept = s.in.ndim - 1;
+  const int64_t n = s.in.sizes[kept], in_step = s.in.strides[kept], out_step = s.out.strides[kept];
+  const int64_t first = s.reverse ? n - 1 : 0, way = s.reverse ? -1 : 1;
+  const bool dense = !s.reverse && s.in.is_contiguous() && s.out.is_contiguous();
+  const auto dense_of = n == 2   ? &dense_rows<what, T, 2>
+                        : n == 3 ? &dense_rows<what, T, 3>
+                        : n == 4 ? &dense_rows<what, T, 4>
+                                 : nullptr;
+  parallel_for(rows, (1 << 14) / n + 1, [&](int64_t begin, int64_t end) {
+    if (dense && dense_of)
+      return dense_of(s.in.as<const T>() + begin * n, s.out.as<T>() + begin * n, end - begin);
+    int64_t at[sizeof(s.in.sizes) / sizeof(int64_t)] = {};
+    const T* in = s.in.as<const T>() + first * in_step;
+    T* out = s.out.as<T>() + first * out_step;
+    for (int64_t d = kept - 1, rest = begin; d >= 0; rest /= s.in.sizes[d--]) {
+      at[d] = rest % s.in.sizes[d];
+      in += at[d] * s.in.strides[d];
+      out += at[d] * s.out.strides[d];
+    }
+    for (int64_t r = begin; r < end; ++r) {
+      A total = what == Scanning::CumProd ? A(1) : A(0);
+      for (int64_t k = 0; k < n; ++k) {
+        const A v = number<A>(in[k * way * in_step]);
+        if constexpr (what == Scanning::CumProd) total *= v;
+        else total += v;
+        out[k * way * out_step] = stored<T>(total);
+      }
+      for (int d = kept - 1; d >= 0; --d) {
+        in += s.in.strides[d];
+        out += s.out.strides[d];
+        if (++at[d] < s.in.sizes[d]) break;
+        in -= at[d] * s.in.strides[d];
+        out -= at[d] * s.out.strides[d];
+        at[d] = 0;
+      }
+    }
+  });
+}
+
 template <Scanning what, class T> void run(const Scan& s) {
   int kept = s.in.ndim - 1;
   int64_t n = s.in.sizes[kept], item = sizeof(T);
@@ -108,6 +165,8 @@ template <Scanning what, class T> void run(const Scan& s) {
   if (s.out.strides[kept] != 1)
     for (int d = 0; d < kept; ++d)
       if (s.out.strides[d] == 1 && s.out.sizes[d] > 1) lane = d;
+  if constexpr (what != Scanning::Weighted)
+    if (lane < 0 && n <= kShortRow) return short_rows<what, T>(s, s.in.numel() / n);
   int64_t rows = s.in.numel() / n, width = lane < 0 ? 1 : s.in.sizes[lane], tile = width < kTile ? width : kTile,
           tiles = (width + tile - 1) / tile;
   parallel_for(rows / width * tiles, (1 << 14) / (n * tile) + 1, [&](int64_t begin, int64_t end) {
