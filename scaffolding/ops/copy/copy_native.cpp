@@ -92,16 +92,44 @@ void copy_row(char* to, const char* from, int64_t bytes) {
     std::memmove(to, from, size_t(bytes));
     return;
   }
+  // Stores a little ahead of the loads within a page would be taken for what is loaded next: from the end, then.
+  constexpr int64_t kBlock = 64;
+  if (((uintptr_t(to) - uintptr_t(from)) & 4095) < uintptr_t(kPart)) {
+    for (; bytes >= kBlock; bytes -= kBlock) std::memcpy(to + bytes - kBlock, from + bytes - kBlock, kBlock);
+    std::memcpy(to, from, size_t(bytes));
+    return;
+  }
   int64_t at = 0;
   for (; at + kPart <= bytes; at += kPart) std::memcpy(to + at, from + at, kPart);
   std::memcpy(to + at, from + at, size_t(bytes - at));
+}
+
+// Rows for which a call, and the walk to the next one, would take longer than their bytes: those of attention's heads,
+// of small pictures that are padded. The last vector overlaps the one before it.
+constexpr int64_t kVector = 16, kShortRow = 512;
+bool try_short_rows(const cpu::StridedLoop& l, int64_t item) {
+  const int64_t bytes = l.sizes[0] * item;
+  if (l.ndim < 2 || l.strides[0][0] != item || l.strides[1][0] != item || bytes < kVector || bytes > kShortRow ||
+      l.sizes[1] < 4)
+    return false;
+  constexpr int64_t kBand = 64;
+  const int64_t to_step = l.strides[0][1], from_step = l.strides[1][1];
+  l.run_across(1, kBand, std::max<int64_t>(1, kGrain / (kBand * l.sizes[0])), [&](char* const* p, int64_t rows) {
+    char* to = p[0];
+    const char* from = p[1];
+    for (int64_t r = 0; r < rows; ++r, to += to_step, from += from_step) {
+      for (int64_t at = 0; at + kVector < bytes; at += kVector) std::memcpy(to + at, from + at, kVector);
+      std::memcpy(to + bytes - kVector, from + bytes - kVector, kVector);
+    }
+  });
+  return true;
 }
 
 void copy(const Copy& c) {
   cpu::StridedLoop loop{&c.dst, &c.src};
   const int64_t item = int64_t(size_of(c.dst.dtype));
   const bool same = c.dst.dtype == c.src.dtype;
-  if (same && try_transpose(loop, item)) return;
+  if (same && (try_transpose(loop, item) || try_short_rows(loop, item))) return;
   const bool pixels = loop.has_pixels() && loop.sizes[0] * item <= 16;
   const int along = pixels ? 1 : 0;
   const int64_t ds = loop.strides[0][along], ss = loop.strides[1][along];

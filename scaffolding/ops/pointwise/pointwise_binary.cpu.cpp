@@ -83,10 +83,15 @@ void lerp(const PointwiseRow& r) {
     auto *a = static_cast<const T*>(r.in[0]), *b = static_cast<const T*>(r.in[1]), *w = static_cast<const T*>(r.in[2]);
     auto* y = static_cast<T*>(r.out);
     const vf number(float(r.p1));
-    for (int64_t i = 0; i < r.n; i += kLanes) {
-      int m = int(r.n - i < kLanes ? r.n - i : kLanes);
-      store_n(y + i, lerp_of<vf>(load_n(a + i, m), load_n(b + i, m), w ? load_n(w + i, m) : number), m);
-    }
+    auto all = [&](auto has_weights) {
+      constexpr bool kWeights = decltype(has_weights)::value;
+      int64_t i = 0;
+      for (; i + kLanes <= r.n; i += kLanes)
+        store(y + i, lerp_of<vf>(load(a + i), load(b + i), kWeights ? load(w + i) : number));
+      if (const int m = int(r.n - i))
+        store_n(y + i, lerp_of<vf>(load_n(a + i, m), load_n(b + i, m), kWeights ? load_n(w + i, m) : number), m);
+    };
+    w ? all(std::true_type{}) : all(std::false_type{});
   });
   if (done) return;
   auto *a = static_cast<const double*>(r.in[0]), *b = static_cast<const double*>(r.in[1]),

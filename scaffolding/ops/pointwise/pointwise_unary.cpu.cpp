@@ -5,7 +5,27 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
+// Of 16-bit floats these are functions of the bits: nothing is widened, and what is a NaN keeps all of its own.
+template <class F> SF_INLINE bool of_bits(const PointwiseRow& r) {
+  constexpr bool kNeg = std::is_same_v<F, neg_fn>, kAbs = std::is_same_v<F, abs_fn>, kRelu = std::is_same_v<F, relu_fn>;
+  if constexpr (kNeg || kAbs || kRelu) {
+    if (r.dtype != kBFloat16 && r.dtype != kFloat16) return false;
+    const auto* x = static_cast<const int16_t*>(r.in[0]);
+    auto* y = static_cast<int16_t*>(r.out);
+    const int16_t infinity = r.dtype == kBFloat16 ? 0x7f80 : 0x7c00;
+    for (int64_t i = 0; i < r.n; ++i) {
+      const auto size = int16_t(x[i] & 0x7fff);
+      if constexpr (kNeg) y[i] = int16_t(x[i] ^ -0x8000);
+      else if constexpr (kAbs) y[i] = size;
+      else y[i] = x[i] < 0 && size <= infinity ? int16_t(0) : x[i];
+    }
+    return true;
+  }
+  return false;
+}
+
 template <class F, int kind> void forward(const PointwiseRow& r) {
+  if (of_bits<F>(r)) return;
   int64_t n = r.n;
   bool done = as_vector(r.dtype, [&](auto t) {
     using T = decltype(t);

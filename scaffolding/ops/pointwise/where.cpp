@@ -65,7 +65,7 @@ Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight) {
   pointwise::Operands o = pointwise::prepare("lerp", input, end, true);
   o.shape = broadcast_shapes("lerp", weight.shape(), o.shape);
   if (weight.ndim() == 0 && weight.device().is_cpu() && !o.shape.empty() &&
-      (pointwise::has_16_bits(o.dtype) || !o.device.is_cpu())) {
+      (o.dtype != kFloat64 || !o.device.is_cpu())) {
     o.number = &weight;
     o.value = weight.item();
   }

@@ -125,8 +125,7 @@ template <Scanning what, class T> void short_rows(const Scan& s, int64_t rows) {
                         : n == 4 ? &dense_rows<what, T, 4>
                                  : nullptr;
   parallel_for(rows, (1 << 14) / n + 1, [&](int64_t begin, int64_t end) {
-    if (dense && dense_of)
-      return dense_of(s.in.as<const T>() + begin * n, s.out.as<T>() + begin * n, end - begin);
+    if (dense && dense_of) return dense_of(s.in.as<const T>() + begin * n, s.out.as<T>() + begin * n, end - begin);
     int64_t at[sizeof(s.in.sizes) / sizeof(int64_t)] = {};
     const T* in = s.in.as<const T>() + first * in_step;
     T* out = s.out.as<T>() + first * out_step;
