@@ -5,7 +5,7 @@
 
 namespace sf {
 
-// clamp whose gradient is 0 at the bounds too, as torch's
+// clamp, but what is a NaN has its gradient, as in torch
 Tensor hardtanh(const Tensor& input, double min_val = -1, double max_val = 1);
 Tensor relu6(const Tensor& input);                   // hardtanh to [0, 6]
 Tensor hardsigmoid(const Tensor& input);             // relu6(input + 3) / 6

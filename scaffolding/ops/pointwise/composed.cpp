@@ -31,8 +31,7 @@ struct Pair {
 };
 // A number stays one beside a tensor of dimensions: it has more bits than 16. Beside a 0-d tensor it would widen that.
 Tensor in_dtype(const Tensor& x, const Tensor& beside, DType t) {
-  if (!x.impl()->is_scalar || beside.ndim() == 0) return to_dtype(x, t);
-  return x.dtype() == kBool && t != kBool ? wrapped(int64_t(x.item() != 0)) : x;
+  return x.impl()->is_scalar && beside.ndim() > 0 && is_floating(t) ? x : to_dtype(x, t);
 }
 Pair pair_of(const char* op, const Tensor& a, const Tensor& b, bool float_only) {
   check_defined(op, "input", a);

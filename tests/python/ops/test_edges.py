@@ -15,6 +15,12 @@ def test_nothing_is_written_over_nothing():
         sf.ones(1, 3).expand(2, 3).add_(1)
 
 
+def test_clamp_has_no_gradient_at_its_bounds():
+    x = sf.tensor([0.0, 0.5, 2.0, 3.0], requires_grad=True)
+    x.clamp(0, 2).sum().backward()
+    assert x.grad.tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
 def test_bounds_of_clamp_have_gradients():
     x, low, high = (sf.tensor(v, requires_grad=True) for v in ([-2.0, 0.5, 3.0], -1.0, 1.0))
     y = x.clamp(low, high)
@@ -52,6 +58,7 @@ def test_shifts_by_numbers_keep_the_dtype():
 
 def test_remainders_by_bools_and_numbers():
     assert sf.fmod(sf.tensor([7], dtype=sf.uint8), True).tolist() == [0]
+    assert sf.fmod(sf.tensor([4], dtype=sf.uint8), -3).tolist() == [4]  # -3 is 253
     assert sf.fmod(sf.tensor(2.25, dtype=sf.float16), 0.5).dtype == sf.float16
 
 
