@@ -12,23 +12,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "torch_names.md"
 
 
-def wrapped(names):
-    lines = [""]
-    for name in names:
-        if len(lines[-1]) + len(name) > 118:
-            lines.append("")
-        lines[-1] += (" " if lines[-1] else "") + name
-    return lines
-
-
 def page():
     """The table as Markdown, from the file and what the package has."""
     table = _missing.table()
     lines = [
         "# PyTorch's names",
         "",
-        "Written by `make docs`; do not edit. Every public name of these namespaces of PyTorch: what is here under the",
-        "same name, and what to use for what is not. A name that is missed says the same:",
+        "Written by `make docs`; do not edit. Of the public names of these namespaces of PyTorch those that are not",
+        "here under the same name, and what to use instead. A name that is missed says the same:",
         "`AttributeError: module 'scaffolding.nn' has no attribute 'Conv2D'; did you mean 'Conv2d'?`",
         "",
         "| Namespace | Names | Here | Under another name or not here |",
@@ -47,7 +38,7 @@ def page():
         print(f"{space}: {len(names)} names, {len(here)} here, {missing} not")
         sections += ["", f"## {space}", ""]
         if here:
-            sections += [f"Here as `{ours}`:"] + wrapped([f"`{n}`" for n in here]) + [""]
+            sections += [f"All others are `{ours}`'s." if others else f"All are `{ours}`'s.", ""]
         if others:
             sections += ["| Not here | Instead |", "|---|---|"]
             sections += [
