@@ -31,7 +31,8 @@ struct Pair {
 };
 // A number stays one beside a tensor of dimensions: it has more bits than 16. Beside a 0-d tensor it would widen that.
 Tensor in_dtype(const Tensor& x, const Tensor& beside, DType t) {
-  return x.impl()->is_scalar && beside.ndim() > 0 && is_floating(t) ? x : to_dtype(x, t);
+  if (!x.impl()->is_scalar || beside.ndim() == 0 || !is_floating(t)) return to_dtype(x, t);
+  return is_floating(x.dtype()) ? x : wrapped(x.item());  // a double: the logarithm of an integer would be a float
 }
 Pair pair_of(const char* op, const Tensor& a, const Tensor& b, bool float_only) {
   check_defined(op, "input", a);

@@ -67,6 +67,7 @@ def test_gradients_of_doubles_are_doubles():
     sf.lerp(x, 2 * x, 0.1).sum().backward()
     assert x.grad.item() == pytest.approx(1.1, rel=1e-15)
     assert sf.ldexp(sf.tensor(0.1, dtype=sf.float64), sf.tensor(0.5, dtype=sf.float64)).item() == 0.1 * math.sqrt(2)
+    assert sf.xlogy(sf.tensor([1.0], dtype=sf.float64), 2).item() == math.log(2)
     assert sf.ldexp(sf.tensor([1.0], dtype=sf.bfloat16), sf.tensor([3], dtype=sf.int8)).dtype == sf.bfloat16
     assert sf.logaddexp2(sf.tensor([1.0], dtype=sf.float16), sf.tensor([1.0], dtype=sf.float64)).item() == 2.0
 
