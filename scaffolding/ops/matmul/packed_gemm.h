@@ -273,7 +273,8 @@ template <class K, class P> void multiply_prepacked(const P& p, const PackedShap
   const int64_t work = p.m * p.n * p.k;
   const int64_t threads = work < 2 * kParallelWork ? 1 : min64(num_threads(), work / kParallelWork);
   if (threads == 1) return multiply_packed<K>(p, s, bp, 0, p.m, 0, s.strips);
-  const Grid g = dealt(choose_grid<K>(p.m, s.strips, threads), work, p.m / rows_of_block<K>(s), s.strips);
+  const int64_t block_rows = max64(rows_of_block<K>(s), s.blocks > 1 ? rows_that_stay<K>(s.units) : 0);
+  const Grid g = dealt(choose_grid<K>(p.m, s.strips, threads), work, p.m / block_rows, s.strips);
   parallel_for_guided(g.rows * g.strips, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t i = t / g.strips, j = t % g.strips;
