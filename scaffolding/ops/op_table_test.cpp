@@ -32,30 +32,16 @@ std::map<std::string, size_t> sample_counts() {
   return counts;
 }
 
-// What an op is compared with, if that is not PyTorch's function of its name.
-std::string compared_with(const OpEntry& op) {
-  if (op.is_random) return "";
-  std::string of = op.reference;
-  for (const char* space : {"torch.nn.functional.", "torch."}) {
-    const std::string same = space + op.name;
-    if (of == same || of == same + "(" + op.params + ")") return "";
-  }
-  for (size_t at; (at = of.find("torch.nn.functional.")) != of.npos;) of.replace(at, 20, "F.");
-  return "`" + cell(of) + "`";
-}
-
 std::string ops_document() {
   std::ostringstream out;
   out << "# Ops\n\nWritten by `make docs` from the registry; do not edit. Every op is a C++ function in namespace `sf` "
          "and a Python\nfunction of `scaffolding`, with these names and defaults; a gradient is recorded on the tape "
-         "unless *no gradient* is\nsaid. *Like*: what values and gradients are tested against, where that is not "
-         "PyTorch's function of that name; `F` is\n`torch.nn.functional`. `scaffolding ops NAME` shows an op's "
-         "kernels and their instruction sets.\n\n"
-      << "| Op | What it does | Like |\n|---|---|---|\n";
+         "unless *no gradient* is\nsaid. `scaffolding ops NAME` shows what an op is tested against, its kernels and "
+         "their instruction sets.\n\n"
+      << "| Op | What it does |\n|---|---|\n";
   for (auto* op : all_ops())
     out << "| `" << cell(op->name + (op->has_inplace ? "`, `" + op->name + "_" : "")) << "`<br>`(" << cell(op->params)
-        << ")` | " << cell(op->help) << (op->differentiable ? "" : " *No gradient.*") << " | " << compared_with(*op)
-        << " |\n";
+        << ")` | " << cell(op->help) << (op->differentiable ? "" : " *No gradient.*") << " |\n";
   out << "\n" << all_ops().size() << " ops.\n";
   return out.str();
 }

@@ -394,8 +394,10 @@ static void check_alpha(const char* op, const Tensor& a, const Tensor& b, const 
               ": alpha must be an integer for integer tensors, got ", alpha.to_double());
 }
 double pointwise::factor(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  const double f = alpha.to_double();  // bytes wrap around: -1 is 255
-  return f < 0 && prepare(op, a, b, false).dtype == kUInt8 ? double(uint8_t(int64_t(f))) : f;
+  const double f = alpha.to_double();
+  if (f >= 0) return f;
+  const DType t = prepare(op, a, b, false).dtype;  // bytes wrap around: -1 is 255; of bools it is true
+  return t == kUInt8 ? double(uint8_t(int64_t(f))) : t == kBool ? 1 : f;
 }
 Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) {
   check_alpha("add", input, other, alpha);

@@ -47,6 +47,7 @@ def test_bytes_wrap_around():
     other = sf.tensor([5, 4], dtype=sf.uint8)
     assert sf.add(x, other, alpha=-1).tolist() == [4, 254] and sf.sub(x, other, alpha=-1).tolist() == [14, 6]
     assert x.sub_(other, alpha=-1).tolist() == [14, 6]
+    assert sf.add(sf.tensor([True, False]), sf.tensor([True, False]), alpha=-1).tolist() == [True, False]
 
 
 def test_shifts_by_numbers_keep_the_dtype():
