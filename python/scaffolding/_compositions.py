@@ -80,7 +80,7 @@ def clamp_min(input, min):
     >>> sf.clamp_min(sf.tensor([-2., 3.]), 0)
     tensor([0., 3.])
     """
-    return input.clamp(min=min)
+    return _core.clamp(input, min=min)
 
 
 @_export
@@ -90,7 +90,7 @@ def clamp_max(input, max):
     >>> sf.clamp_max(sf.tensor([-2., 3.]), 1)
     tensor([-2.,  1.])
     """
-    return input.clamp(max=max)
+    return _core.clamp(input, max=max)
 
 
 @_export

@@ -7,6 +7,7 @@ import math
 from operator import itemgetter
 
 from . import _core
+from ._compositions import in_place
 from ._core import Tensor
 
 __all__ = []
@@ -298,16 +299,15 @@ def _clamp(input, min=None, max=None):
     return result if max is None else _core.minimum(result, max)
 
 
-@_second_form("clamp_")
-def _clamp_(self, min=None, max=None):
-    return self.copy_(_clamp(self.clone() if self.requires_grad else self, min, max))
-
-
 @_second_form("masked_fill")
 def _masked_fill(input, mask, value):
-    if value.dim() > 0:
-        raise ValueError(f"masked_fill: value must be a number or a tensor of one, got shape {list(value.shape)}")
+    if not isinstance(value, Tensor) or value.dim() > 0:
+        return _core.masked_fill(input, mask, value)  # which says what is wrong
     return _core.where(mask, value.to(input.dtype), input)
+
+
+_second_form("clamp_")(in_place(_clamp))
+_second_form("masked_fill_")(in_place(_masked_fill))
 
 
 _SCATTERED = {"add": "sum", "multiply": "prod"}

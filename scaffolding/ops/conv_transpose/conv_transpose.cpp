@@ -59,9 +59,10 @@ static Tensor conv_transpose(const char* op, int64_t dims, const Tensor& input, 
       input.numel() > 0 && s.padding[0] + out[2] <= last && !autograd::any_requires_grad({input, weight, bias}))
     return by_phases(input, weight, bias, s.stride[0], s.padding[0], out[2]);
   // With output_padding beyond the stride the convolution of the result has more samples than the input: zeros.
-  Shape beyond = Shape::filled(2 * dims, 0);
+  const Shape none = Shape::filled(2 * dims, 0);
+  Shape beyond = none;
   for (int64_t i = 0; i < dims; ++i) beyond[2 * (dims - 1 - i) + 1] = extra[i] / s.stride[i];
-  Tensor y = conv_input_gradient(beyond == Shape::filled(2 * dims, 0) ? input : pad(input, beyond), weight, out, s);
+  Tensor y = conv_input_gradient(beyond == none ? input : pad(input, beyond), weight, out, s);
   if (!bias) return y;
   Shape broadcast = Shape::filled(dims + 1, 1);
   broadcast[0] = channels;

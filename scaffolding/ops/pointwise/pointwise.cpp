@@ -395,7 +395,7 @@ static void check_alpha(const char* op, const Tensor& a, const Tensor& b, const 
 }
 double pointwise::factor(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
   const double f = alpha.to_double();
-  if (f >= 0) return f;
+  if (f >= 0 || !a || !b || is_floating(a.dtype()) || is_floating(b.dtype())) return f;
   const DType t = prepare(op, a, b, false).dtype;  // bytes wrap around: -1 is 255; of bools it is true
   return t == kUInt8 ? double(uint8_t(int64_t(f))) : t == kBool ? 1 : f;
 }

@@ -38,6 +38,12 @@ def test_a_tensor_that_fills_has_its_gradient():
     y = sf.zeros(3).masked_fill(sf.tensor([True, False, True]), value)
     y.sum().backward()
     assert y.tolist() == [2.0, 0.0, 2.0] and value.grad.item() == 2.0
+    x = sf.zeros(2)
+    x.masked_fill_(sf.tensor([True, False]), value).sum().backward()
+    assert x.tolist() == [2.0, 0.0] and value.grad.item() == 3.0
+    for wrong in ("2", value.expand(2)):
+        with pytest.raises(TypeError, match="masked_fill: value must be a number"):
+            x.masked_fill(sf.tensor([True, False]), wrong)
     with pytest.raises(TypeError, match="alpha must be a number"):  # its gradient would be lost
         sf.add(sf.ones(2), sf.ones(2), alpha=value)
 
