@@ -42,7 +42,7 @@ include(cmake/embedded.cmake)
 file(GLOB sf_configs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/models/configs/*.json)
 sf_embed(target sf_core out embedded_configs.cpp header scaffolding/models/configs/embedded_configs.h
          namespace sf::models type EmbeddedConfig function embedded_configs names STEM files ${sf_configs})
-include(cmake/embedded_merges.cmake)
+include(cmake/embedded_tables.cmake)
 
 # Own CPU kernels, compiled once per instruction set, each in its own namespace sf::<isa>;
 # the best supported one wins at run time.

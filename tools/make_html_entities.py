@@ -1,25 +1,15 @@
 #!/usr/bin/env python3
-"""Writes scaffolding/tokenizers/html_entities.def: HTML's named character references,
-as Python's html.entities has them (HTML 5).
+"""Writes scaffolding/tokenizers/html_entities.z: HTML's named character references as Python's html.entities has them
+(HTML 5), deflated for zlib by PyPI's zopfli. tokenizers/embedded.h tells their form.
 """
 
 import html.entities
 import pathlib
 
-WIDTH = 156
-HEAD = """\
-// HTML's named character references: name=code points in hexadecimal.
-// Names with and without a semicolon are names of their own.
-// Made by tools/make_html_entities.py from Python's html.entities.html5.
-"""
+from zopfli import zlib
 
-words = [f"{name}={'+'.join(format(ord(c), 'X') for c in text)}" for name, text in sorted(html.entities.html5.items())]
-lines, line = [], ""
-for word in words:
-    if len(line) + len(word) + 4 > WIDTH:
-        lines.append(f'"{line}"')
-        line = ""
-    line += word + " "
-lines.append(f'"{line}"')
-target = pathlib.Path(__file__).parent.parent / "scaffolding/tokenizers/html_entities.def"
-target.write_text(HEAD + "\n".join(lines) + "\n")
+words = [f"{name}={'+'.join(format(ord(c), 'X') for c in text)} " for name, text in sorted(html.entities.html5.items())]
+text = "".join(words).encode()
+place = pathlib.Path(__file__).resolve().parent.parent / "scaffolding/tokenizers/html_entities.z"
+place.write_bytes(zlib.compress(text))
+print(f"{place}: {len(text)} bytes in {place.stat().st_size}")

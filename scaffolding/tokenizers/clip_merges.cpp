@@ -1,8 +1,6 @@
 #include "scaffolding/tokenizers/clip_merges.h"
 
-#include <zlib.h>
-
-#include "scaffolding/core/error.h"
+#include "scaffolding/tokenizers/embedded.h"
 #include "scaffolding/tokenizers/unicode.h"
 
 namespace sf::tokenizers {
@@ -21,19 +19,15 @@ std::vector<std::string> clip_byte_tokens() {
 }
 
 ClipVocabulary clip_vocabulary() {
-  const std::span<const unsigned char> packed = clip_merges_file();
-  std::vector<unsigned char> planes(4 * kMerges);
-  auto size = uLongf(planes.size());
-  const int status = uncompress(planes.data(), &size, packed.data(), uLong(packed.size()));
-  SF_CHECK_AS(RuntimeError, status == Z_OK && size == planes.size(),
-              "CLIPTokenizer: the merges in the library are damaged");
+  const std::string planes = inflated("CLIPTokenizer: the merges", clip_merges_file(), 4 * kMerges);
   ClipVocabulary out;
   std::vector<std::string> tokens = clip_byte_tokens();
   tokens.reserve(tokens.size() + kMerges + 2);
   out.merges.reserve(kMerges);
   for (size_t i = 0; i < kMerges; ++i) {
     auto token = [&](size_t plane) -> const std::string& {
-      return tokens.at(size_t(planes[plane * kMerges + i]) | size_t(planes[(plane + 1) * kMerges + i]) << 8);
+      auto byte = [&](size_t p) { return size_t(static_cast<unsigned char>(planes[p * kMerges + i])); };
+      return tokens.at(byte(plane) | byte(plane + 1) << 8);
     };
     tokens.push_back(token(0) + token(2));
     out.merges.emplace_back(token(0), token(2));

@@ -3,32 +3,32 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "scaffolding/tokenizers/embedded.h"
 #include "scaffolding/tokenizers/unicode.h"
 
 namespace sf::tokenizers {
 
 namespace {
 
-constexpr std::string_view kEntities =
-#include "scaffolding/tokenizers/html_entities.def"
-    ;
+constexpr size_t kEntitiesBytes = 29727;
 constexpr size_t kLongestName = 32;  // characters, without the semicolon
 
-using Entities = std::unordered_map<std::string_view, std::string>;
+using Entities = std::unordered_map<std::string_view, std::string>;  // names are parts of a text that stays
 
 Entities read_entities() {
+  static const std::string text = inflated("html_unescape: the names", html_entities_file(), kEntitiesBytes);
   Entities out;
-  for (std::string_view rest = kEntities; !rest.empty();) {
+  for (std::string_view rest = text; !rest.empty();) {
     std::string_view entry = rest.substr(0, rest.find(' '));
     rest.remove_prefix(entry.size() + 1);
     size_t at = entry.find('=');
-    std::string text;
+    std::string characters;
     for (const char *p = entry.data() + at + 1, *end = entry.data() + entry.size(); p < end; ++p) {
       uint32_t c = 0;
       p = std::from_chars(p, end, c, 16).ptr;
-      append_character(text, c);
+      append_character(characters, c);
     }
-    out.emplace(entry.substr(0, at), std::move(text));
+    out.emplace(entry.substr(0, at), std::move(characters));
   }
   return out;
 }
