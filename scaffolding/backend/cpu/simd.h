@@ -127,6 +127,8 @@ SF_INLINE void store(float* p, vf x) { *(vf_raw_u*)p = (vf_raw_u)x.v; }
 SF_INLINE vf load(const BFloat16* p) {
 #if defined(__AVX512F__)  // generic vectors widen in two halves here
   return (vf_raw)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16);
+#elif defined(__AVX2__)
+  return (vf_raw)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
 #else
   vh_raw h;
   std::memcpy(&h, p, sizeof h);
@@ -140,7 +142,12 @@ SF_INLINE void store(BFloat16* p, vf x) {
   typedef uint32_t vu_raw __attribute__((vector_size(kLanes * 4)));
   vu_raw u = (vu_raw)x.v;
   vu_raw rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40;
-  vh_raw h = __builtin_convertvector(x.v == x.v ? rounded : nan, vh_raw);
+  vu_raw wide = x.v == x.v ? rounded : nan;
+#if defined(__AVX2__) && !defined(__AVX512F__)  // g++ 12 masks what is below 2^16 already, and crosses halves
+  auto h = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)wide), _mm256_extracti128_si256((__m256i)wide, 1));
+#else
+  vh_raw h = __builtin_convertvector(wide, vh_raw);
+#endif
 #endif
   std::memcpy(p, &h, sizeof(uint16_t) * kLanes);
 }
