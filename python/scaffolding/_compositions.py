@@ -43,6 +43,36 @@ def in_place(function):
 _export, _function = exporter(__all__)
 
 
+# From so many elements on, walking over memory twice costs more than finding the fused function.
+_WORTH_FUSING = 1 << 16
+
+
+@functools.lru_cache(maxsize=32)
+def _fused(function, value):
+    from ._fuse import fuse
+
+    return fuse(lambda x, a, b: function(x, a, b, value))
+
+
+def _in_one_pass(function, x, a, b, value):
+    """function of three tensors; large ones on the host are read once."""
+    if type(x) is not Tensor or x.numel() < _WORTH_FUSING or x.device.type != "cpu" or type(value) not in (int, float):
+        return function(x, a, b, value)
+    same = all(type(t) is Tensor and t.shape == x.shape and t.dtype == x.dtype for t in (a, b))
+    plain = same and x.dtype.is_floating_point and x.dtype.itemsize > 1
+    if not plain or any(t.requires_grad for t in (x, a, b)):  # backward would compute it again
+        return function(x, a, b, value)
+    return _fused(function, value)(x, a, b)
+
+
+def _product_added(x, a, b, value):
+    return _core.add(x, a * b, alpha=value)
+
+
+def _quotient_added(x, a, b, value):
+    return _core.add(x, a / b, alpha=value)
+
+
 @_export
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 * tensor2.
@@ -50,7 +80,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
     >>> sf.addcmul(sf.tensor([1.]), sf.tensor([2.]), sf.tensor([3.]), value=10)
     tensor([61.])
     """
-    return _core.add(input, tensor1 * tensor2, alpha=value)
+    return _in_one_pass(_product_added, input, tensor1, tensor2, value)
 
 
 @_export
@@ -60,7 +90,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
     >>> sf.addcdiv(sf.tensor([1.]), sf.tensor([6.]), sf.tensor([3.]), value=10)
     tensor([21.])
     """
-    return _core.add(input, tensor1 / tensor2, alpha=value)
+    return _in_one_pass(_quotient_added, input, tensor1, tensor2, value)
 
 
 @_export

@@ -83,24 +83,6 @@ Tensor nan_to_num(const Tensor& input, std::optional<double> nan, std::optional<
   });
 }
 
-Tensor fmod(const Tensor& input, const Tensor& other) {
-  Pair p = pair_of("fmod", input, other, false);
-  Tensor y;
-  {
-    autograd::NoGrad off;
-    if (is_floating(p.a.dtype()) || is_floating(p.b.dtype())) {
-      Tensor m = remainder(abs(p.a), abs(p.b));
-      y = where(lt(p.a, wrapped(0)), -m, m);
-    } else {  // the smallest integer has no absolute value
-      Tensor m = remainder(p.a, p.b), zero = wrapped(0);
-      y = where(logical_and(ne(m, zero), ne(lt(p.a, zero), lt(p.b, zero))), m - p.b, m);
-    }
-  }
-  return recorded("fmod", y, p, [](const Tensor& dy, const Tensor& a, const Tensor& b) {
-    return Pair{dy, -dy * trunc(a / b)};
-  });
-}
-
 Tensor hypot(const Tensor& input, const Tensor& other) {
   Pair p = pair_of("hypot", input, other, true);
   Tensor y;
@@ -174,7 +156,6 @@ Tensor fmin(const Tensor& input, const Tensor& other) { return extremum("fmin", 
 SF_OP(nan_to_num, "input, nan=None, posinf=None, neginf=None")
     .doc("input with NaN and infinities replaced by numbers: 0 and the dtype's largest and smallest without others.")
     .inplace();
-SF_OP(fmod, "input, other").doc("The remainder of input / other with the sign of input.").inplace();
 SF_OP(hypot, "input, other").doc("sqrt(input^2 + other^2) without overflow on the way.").inplace();
 SF_OP(copysign, "input, other").doc("|input| with the sign of other; -0 has one.").inplace();
 SF_OP(heaviside, "input, values")

@@ -8,7 +8,6 @@ namespace sf {
 // given. Integers stay as they are.
 Tensor nan_to_num(const Tensor& input, std::optional<double> nan = {}, std::optional<double> posinf = {},
                   std::optional<double> neginf = {});
-Tensor fmod(const Tensor& input, const Tensor& other);        // the remainder with the sign of input
 Tensor hypot(const Tensor& input, const Tensor& other);       // sqrt(input^2 + other^2) without overflow
 Tensor copysign(const Tensor& input, const Tensor& other);    // |input| with the sign of other
 Tensor heaviside(const Tensor& input, const Tensor& values);  // 0 below 0, 1 above, values at 0; one dtype

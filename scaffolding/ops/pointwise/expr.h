@@ -75,6 +75,7 @@ SF_EXPR2(maximum)
 SF_EXPR2(minimum)
 SF_EXPR2(atan2)
 SF_EXPR2(remainder)
+SF_EXPR2(fmod)
 SF_EXPR2(floor_divide)
 #undef SF_EXPR2
 

@@ -198,7 +198,7 @@ struct BinaryOp {
   Precise precise(Device device) const;
 };
 
-extern const BinaryOp add_op, sub_op, mul_op, div_op, pow_op, remainder_op, floor_divide_op, trunc_divide_op;
+extern const BinaryOp add_op, sub_op, mul_op, div_op, pow_op, remainder_op, fmod_op, floor_divide_op, trunc_divide_op;
 
 // Exponents that are products, roots and quotients, as most are, without the logarithm of a general power:
 // a tenth of its time.
@@ -288,7 +288,7 @@ Tensor record_binary(const BinaryOp& op, Tensor y, const Tensor& a, const Tensor
 
 // What torch refuses for integers and bools: dividing by 0, powers of True, 2 ** -1 (the result is no integer).
 void check_whole(const BinaryOp& op, const Operands& o) {
-  bool divides = &op == &floor_divide_op || &op == &remainder_op || &op == &trunc_divide_op;
+  bool divides = &op == &floor_divide_op || &op == &remainder_op || &op == &fmod_op || &op == &trunc_divide_op;
   if (!divides && &op != &pow_op) return;
   SF_CHECK_AS(TypeError, o.dtype != kBool, op.name, ": is not defined for two bool tensors; convert to a number first");
   if (divides) return check_divisor(op.name, o);

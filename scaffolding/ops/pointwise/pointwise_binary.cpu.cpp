@@ -14,6 +14,37 @@ template <class F, class T> void with_number(const T* a, const T* b, T* y, int64
   if (i < n) store_n(y + i, apply(load_n(x + i, int(n - i), 1)), int(n - i));
 }
 
+// Quotients and remainders of 64-bit integers, which no vector instruction divides: by doubles, which hold them exactly
+// below 2^51. A quotient that is no whole number is 1 / |a| of itself away from one at least, further than a double's
+// rounding moves it.
+template <class F>
+inline constexpr bool kDivides = std::is_same_v<F, floor_divide_fn> || std::is_same_v<F, trunc_divide_fn> ||
+                                 std::is_same_v<F, remainder_fn> || std::is_same_v<F, fmod_fn>;
+inline constexpr int kLongs = kLanes / 2;
+// False where a number is too large or b has a 0.
+template <class F> SF_INLINE bool divide_vector(const int64_t* a, const int64_t* b, int64_t* y) {
+  typedef int64_t Longs __attribute__((vector_size(kLongs * 8)));
+  typedef double Doubles __attribute__((vector_size(kLongs * 8)));
+  constexpr double kMagic = 0x1.8p52;  // added to a whole number, it leaves that in the low bits
+  constexpr int64_t kBits = 0x4338000000000000, kHalf = int64_t(1) << 51;
+  Longs x, z;
+  std::memcpy(&x, a, sizeof x);
+  std::memcpy(&z, b, sizeof z);
+  const Longs wrong = (((x + kHalf) | (z + kHalf)) & ~(2 * kHalf - 1)) | (z == 0);
+  int64_t any = 0;
+  for (int i = 0; i < kLongs; ++i) any |= wrong[i];
+  if (any) return false;
+  const Doubles p = (Doubles)(x + kBits) - kMagic, d = (Doubles)(z + kBits) - kMagic;
+  const Doubles t = p / d, near = (t + kMagic) - kMagic;
+  constexpr bool kFloor = std::is_same_v<F, floor_divide_fn> || std::is_same_v<F, remainder_fn>;
+  Doubles q = near - (near > t ? Doubles{} + 1.0 : Doubles{});
+  if constexpr (!kFloor) q = (t < 0.0) & (q != t) ? q + 1.0 : q;
+  if constexpr (std::is_same_v<F, remainder_fn> || std::is_same_v<F, fmod_fn>) q = p - q * d;
+  const Longs whole = (Longs)(q + kMagic) - kBits;
+  std::memcpy(y, &whole, sizeof whole);
+  return true;
+}
+
 template <class F, int kind> void forward(const PointwiseRow& r) {
   int64_t n = r.n;
   bool done = as_vector(r.dtype, [&](auto t) {
@@ -40,7 +71,14 @@ template <class F, int kind> void forward(const PointwiseRow& r) {
       auto *a = static_cast<const I*>(r.in[0]), *b = static_cast<const I*>(r.in[1]);
       auto* y = static_cast<I*>(r.out);
       Int<I> p0(r.p0);
-      for (int64_t i = 0; i < n; ++i) y[i] = F::template y<Int<I>>(Int<I>(a[i]), Int<I>(b[i]), p0).v;
+      auto each = [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) y[i] = F::template y<Int<I>>(Int<I>(a[i]), Int<I>(b[i]), p0).v;
+      };
+      int64_t i = 0;
+      if constexpr (kDivides<F> && sizeof(I) == 8)
+        for (; i + kLongs <= n; i += kLongs)
+          if (!divide_vector<F>(a + i, b + i, y + i)) each(i, i + kLongs);
+      each(i, n);
     });
 }
 

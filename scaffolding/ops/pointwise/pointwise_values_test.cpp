@@ -299,6 +299,36 @@ TEST(pointwise, remainders_are_exact) {
     EXPECT_TRUE(floored[i] == up || (std::isnan(floored[i]) && std::isnan(up))) << a[i] << " % " << b[i];
   }
 }
+TEST(pointwise, whole_numbers_are_divided_exactly) {
+  const int64_t far = int64_t(1) << 51, least = std::numeric_limits<int64_t>::min();
+  std::vector<int64_t> a, b;
+  for (int64_t x : {int64_t(0), int64_t(1), int64_t(-7), int64_t(6), far - 1, -far, far, least, far - 2, 1 - far})
+    for (int64_t y : {int64_t(1), int64_t(-1), int64_t(3), int64_t(-3), int64_t(7), far - 1, -far, far, least, far - 2})
+      a.push_back(x), b.push_back(y);
+  uint64_t state = 1;
+  for (int i = 0; i < 20000; ++i) {
+    auto number = [&](int bits) {
+      return int64_t((state = state * 6364136223846793005 + 1442695040888963407)) >> bits;
+    };
+    a.push_back(number(13 + i % 40)), b.push_back(number(13 + i % 47) | 1);
+  }
+  const Tensor x = tensor(a, {int64_t(a.size())}), z = tensor(b, {int64_t(b.size())});
+  auto numbers = [](const Tensor& t) {
+    auto* p = static_cast<const int64_t*>(t.data_ptr());
+    return std::vector<int64_t>(p, p + t.numel());
+  };
+  const auto down = numbers(floor_divide(x, z)), cut = numbers(div(x, z, "trunc")), modulo = numbers(remainder(x, z)),
+             rest = numbers(fmod(x, z));
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (b[i] == -1 && a[i] == least) continue;  // overflows
+    const int64_t q = a[i] / b[i], m = a[i] % b[i];
+    const bool below = m != 0 && (m < 0) != (b[i] < 0);
+    ASSERT_EQ(cut[i], q) << a[i] << " / " << b[i];
+    ASSERT_EQ(down[i], q - below) << a[i] << " / " << b[i];
+    ASSERT_EQ(rest[i], m) << a[i] << " % " << b[i];
+    ASSERT_EQ(modulo[i], below ? m + b[i] : m) << a[i] << " % " << b[i];
+  }
+}
 TEST(pointwise, ranges_are_their_formulas_at_every_place) {
   const int64_t n = 100003;  // several threads' parts
   const auto whole = arange(5, 5 + 3 * double(n), 3, kInt64).to_vector(),

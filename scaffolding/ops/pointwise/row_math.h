@@ -25,37 +25,38 @@ template <class T> SF_INLINE T gelu_slope_of(T x) {
   return cdf + x * density;
 }
 
+SF_INLINE double fmod(double a, double b) { return __builtin_fmod(a, b); }
 SF_INLINE double remainder(double a, double b) {
-  double m = __builtin_fmod(a, b);
+  double m = fmod(a, b);
   return m != 0 && (b < 0) != (m < 0) ? m + b : m;
 }
 // As torch: the division is made exact first, so that floor_divide(a, b) * b + remainder(a, b) == a.
 SF_INLINE double floor_divide(double a, double b) {
   if (b == 0) return a / b;
-  double m = __builtin_fmod(a, b), d = (a - m) / b;
+  double m = fmod(a, b), d = (a - m) / b;
   if (m != 0 && (b < 0) != (m < 0)) d -= 1;
   if (d == 0) return __builtin_copysign(0.0, a / b);
   double f = __builtin_floor(d);
   return d - f > 0.5 ? f + 1 : f;
 }
-SF_INLINE vf remainder(vf a, vf b) {
+SF_INLINE vm differ_in_sign(vf x, vf y) { return vm{(bits(x) ^ bits(y)) < 0} & (x != vf(0.f)); }
+SF_INLINE vf fmod(vf a, vf b) {
 #if defined(__AVX512F__) || defined(__FMA__)
   // A quotient rounded up to a whole number is one too large; a - q b has the other sign then. Either is exact: what is
   // left of a is, and b taken from it has fewer digits.
   const vf q = trunc(a / b);
   const vm simple = (abs(q) < vf(0x1p24f)) & (abs(b) < vf(__builtin_inff()));
   if (!any(!simple)) {
-    auto other_sign = [](vf x, vf y) { return vm{(bits(x) ^ bits(y)) < 0} & (x != vf(0.f)); };
-    vf m = fma(-q, b, a);
-    m = copysign(select(other_sign(m, a), m + copysign(b, a), m), a);
-    return select(other_sign(m, b), m + b, m);
+    const vf m = fma(-q, b, a);
+    return copysign(select(differ_in_sign(m, a), m + copysign(b, a), m), a);
   }
 #endif
-  for (int i = 0; i < kLanes; ++i) {
-    float m = __builtin_fmodf(a.v[i], b.v[i]);
-    a.v[i] = m != 0 && (b.v[i] < 0) != (m < 0) ? m + b.v[i] : m;
-  }
+  for (int i = 0; i < kLanes; ++i) a.v[i] = __builtin_fmodf(a.v[i], b.v[i]);
   return a;
+}
+SF_INLINE vf remainder(vf a, vf b) {
+  const vf m = fmod(a, b);
+  return select(differ_in_sign(m, b), m + b, m);
 }
 SF_INLINE vf floor_divide(vf a, vf b) {
   for (int i = 0; i < kLanes; ++i) a.v[i] = float(floor_divide(double(a.v[i]), double(b.v[i])));

@@ -55,6 +55,7 @@ template <class I> SF_INLINE Int<I> operator/(Int<I> a, Int<I> b) {  // towards 
 template <class I> SF_INLINE Int<I> remainder(Int<I> a, Int<I> b) {
   return b.v == I(0) ? Int<I>(I(0)) : a - floor_divide(a, b) * b;
 }
+template <class I> SF_INLINE Int<I> fmod(Int<I> a, Int<I> b) { return b.v == I(0) ? Int<I>(I(0)) : a - a / b * b; }
 template <class I> SF_INLINE Int<I> pow(Int<I> a, Int<I> b) {
   if (b.v < I(0)) return I(a.v == I(1) ? 1 : a.v == I(-1) ? (b.v & 1 ? -1 : 1) : 0);
   Int<I> y{I(1)};

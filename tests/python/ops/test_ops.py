@@ -243,6 +243,19 @@ def test_torch_s_second_names():
     assert sf.is_tensor(x) and not sf.is_tensor([1]) and sf.numel(x) == x.numel() == 6
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_large_products_are_added_in_one_pass_with_the_same_bits(dtype):
+    x, a, b = (sf.randn(301, 302).to(getattr(sf, dtype)) for _ in range(3))
+    for value in (1, 0.3, -2):
+        assert (sf.addcmul(x, a, b, value=value) == sf.add(x, a * b, alpha=value)).all()
+        assert (sf.addcdiv(x, a, b, value=value) == sf.add(x, a / b, alpha=value)).all()
+    wide = sf.addcmul(x.t(), a.t(), b.t(), value=0.5)
+    assert (wide == sf.addcmul(x, a, b, value=0.5).t()).all()
+    w = x.detach().clone().requires_grad_()
+    sf.addcmul(w, a, b, value=2).sum().backward()
+    assert (w.grad == 1).all()
+
+
 def test_functional():
     x = sf.tensor([-1.0, 2.0])
     assert F.relu(x).tolist() == [0, 2] and F.gelu(x).shape == (2,) and F.leaky_relu(x, 0.1).tolist()[1] == 2
