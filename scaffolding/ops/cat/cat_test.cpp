@@ -106,7 +106,7 @@ SF_OP_TEST(one_hot) {
 
 // Rows that lie alike within a page, rows of a few bytes, elements between each other.
 TEST(cat, moves_elements_whatever_their_rows_are) {
-  for (DType t : {kUInt8, kBFloat16, kFloat32}) {
+  for (DType t : {kUInt8, kBFloat16, kFloat32, kFloat64}) {
     auto counted = [&](Shape shape) { return to_dtype(arange(0, double(numel(shape)), 1, kInt64), t).view(shape); };
     const Tensor x = counted({20, 1500}), rolled = roll(x, {7}, {1});
     const auto from = x.to_vector(), to = rolled.to_vector();
@@ -118,6 +118,12 @@ TEST(cat, moves_elements_whatever_their_rows_are) {
       for (int64_t w = 0; w < 40; ++w)
         for (int64_t c = 0; c < 3; ++c)
           ASSERT_EQ(mirror[size_t((row * 40 + 39 - w) * 3 + c)], image[size_t((row * 40 + w) * 3 + c)]);
+    for (int64_t cols : {1, 2, 3, 15, 16, 17, 33, 1500}) {
+      const Tensor row = x.narrow(1, 0, cols).contiguous(), turned = flip(row, {1});
+      const auto a = row.to_vector(), b = turned.to_vector();
+      for (int64_t r = 0; r < 20; ++r)
+        for (int64_t c = 0; c < cols; ++c) ASSERT_EQ(b[size_t(r * cols + cols - 1 - c)], a[size_t(r * cols + c)]);
+    }
     const Tensor y = flip(x, {0}), pairs = stack({x, y}, -1), three = cat({x.unsqueeze(2), pairs}, 2);
     const auto second = y.to_vector(), both = pairs.to_vector(), all = three.to_vector();
     for (size_t i = 0; i < from.size(); ++i) {

@@ -10,7 +10,9 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/kernel.h"
 #include "scaffolding/ops/copy/pinned.h"
+#include "scaffolding/ops/copy/reverse.h"
 #include "scaffolding/ops/copy/transpose.h"
+#include "scaffolding/ops/copy/whole_numbers.h"
 #include "scaffolding/ops/pointwise/trace.h"
 
 namespace sf {
@@ -18,6 +20,12 @@ using autograd::record;
 
 constinit KernelTable<Copy> copy_kernel{"copy"};
 KernelTable<TransposedTiles> transpose_tiles("transpose_tiles");
+KernelTable<ReversedGroups> reverse_groups("reverse_groups");
+ReverseFn reverse_function() { return reinterpret_cast<ReverseFn>(reverse_groups.entry(DeviceType::CPU, 0).fn); }
+KernelTable<WholeNumbers> whole_numbers("whole_numbers");
+WholeNumbersFn whole_numbers_function() {
+  return reinterpret_cast<WholeNumbersFn>(whole_numbers.entry(DeviceType::CPU, 0).fn);
+}
 TransposeFn transpose_function() { return reinterpret_cast<TransposeFn>(transpose_tiles.entry(DeviceType::CPU, 0).fn); }
 
 static Tensor detached_expand(const Tensor& x, const Shape& shape) {

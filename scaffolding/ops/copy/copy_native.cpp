@@ -3,7 +3,10 @@
 
 #include "scaffolding/backend/cpu/strided.h"
 #include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/copy/reverse.h"
+#include "scaffolding/ops/copy/short_row.h"
 #include "scaffolding/ops/copy/transpose.h"
+#include "scaffolding/ops/copy/whole_numbers.h"
 
 namespace sf {
 namespace {
@@ -30,40 +33,11 @@ template <class D, class S> D convert(S v) {
   }
 }
 
-// Whole numbers from floats: 64 that all fit in 32 bits are converted in vectors.
-template <class D, class S> int64_t by_small_numbers(D* d, const S* s, int64_t n) {
-  constexpr int64_t kPiece = 64;
-  float x[kPiece];
-  int64_t i = 0;
-  for (; i + kPiece <= n; i += kPiece) {
-    int large = 0;
-    for (int64_t j = 0; j < kPiece; ++j) {
-      if constexpr (std::is_same_v<S, float>) x[j] = s[i + j];
-      else x[j] = to_float(s[i + j]);
-      large |= !(x[j] < 2147483648.0f && x[j] > -2147483648.0f);
-    }
-    if (large) break;
-    for (int64_t j = 0; j < kPiece; ++j) d[i + j] = D(int32_t(x[j]));
-  }
-  return i;
-}
-
 template <class D, class S> void row(char* dst, int64_t ds, const char* src, int64_t ss, int64_t n) {
   if (ds == sizeof(D) && ss == sizeof(S)) {
     auto* d = reinterpret_cast<D*>(dst);
     auto* s = reinterpret_cast<const S*>(src);
-    constexpr bool kFloat = std::is_same_v<S, float> || std::is_same_v<S, BFloat16>;
-    if constexpr (std::is_integral_v<D> && !std::is_same_v<D, bool> && kFloat) {
-      const int64_t done = by_small_numbers(d, s, n);
-      d += done, s += done, n -= done;
-    }
     for (int64_t i = 0; i < n; ++i) d[i] = convert<D>(s[i]);
-    return;
-  }
-  if (ds == sizeof(D) && ss == -int64_t(sizeof(S))) {  // flipped: whole vectors turned around
-    auto* d = reinterpret_cast<D*>(dst);
-    auto* s = reinterpret_cast<const S*>(src);
-    for (int64_t i = 0; i < n; ++i) d[i] = convert<D>(s[-i]);
     return;
   }
   for (int64_t i = 0; i < n; ++i)
@@ -105,8 +79,7 @@ void copy_row(char* to, const char* from, int64_t bytes) {
 }
 
 // Rows for which a call, and the walk to the next one, would take longer than their bytes: those of attention's heads,
-// of small pictures that are padded. The last vector overlaps the one before it.
-constexpr int64_t kVector = 16, kShortRow = 512;
+// of small pictures that are padded.
 bool try_short_rows(const cpu::StridedLoop& l, int64_t item) {
   const int64_t bytes = l.sizes[0] * item;
   if (l.ndim < 2 || l.strides[0][0] != item || l.strides[1][0] != item || bytes < kVector || bytes > kShortRow ||
@@ -117,10 +90,26 @@ bool try_short_rows(const cpu::StridedLoop& l, int64_t item) {
   l.run_across(1, kBand, std::max<int64_t>(1, kGrain / (kBand * l.sizes[0])), [&](char* const* p, int64_t rows) {
     char* to = p[0];
     const char* from = p[1];
-    for (int64_t r = 0; r < rows; ++r, to += to_step, from += from_step) {
-      for (int64_t at = 0; at + kVector < bytes; at += kVector) std::memcpy(to + at, from + at, kVector);
-      std::memcpy(to + bytes - kVector, from + bytes - kVector, kVector);
-    }
+    for (int64_t r = 0; r < rows; ++r, to += to_step, from += from_step) copy_short_row(to, from, bytes);
+  });
+  return true;
+}
+
+// What is flipped: the elements of a row, or its pixels.
+bool try_reversed(const cpu::StridedLoop& l, int64_t item) {
+  const int64_t pixel = l.sizes[0] * item;
+  if (l.strides[0][0] != item) return false;
+  const ReverseFn reverse = reverse_function();
+  if (l.strides[1][0] == -item) {
+    l.run(kGrain, [&](char* const* p, int64_t n) { reverse({p[0], p[1], n, int(item)}); });
+    return true;
+  }
+  if (l.ndim < 2 || l.strides[1][0] != item || pixel > ReversedGroups::kGroupBytes || l.strides[0][1] != pixel ||
+      l.strides[1][1] != -pixel)
+    return false;
+  const int64_t row = l.sizes[1];
+  l.run_across(1, row, std::max<int64_t>(1, kGrain / (l.sizes[0] * row)), [&](char* const* p, int64_t n) {
+    reverse({p[0], p[1], n, int(pixel)});
   });
   return true;
 }
@@ -129,7 +118,7 @@ void copy(const Copy& c) {
   cpu::StridedLoop loop{&c.dst, &c.src};
   const int64_t item = int64_t(size_of(c.dst.dtype));
   const bool same = c.dst.dtype == c.src.dtype;
-  if (same && (try_transpose(loop, item) || try_short_rows(loop, item))) return;
+  if (same && (try_transpose(loop, item) || try_short_rows(loop, item) || try_reversed(loop, item))) return;
   const bool pixels = loop.has_pixels() && loop.sizes[0] * item <= 16;
   const int along = pixels ? 1 : 0;
   const int64_t ds = loop.strides[0][along], ss = loop.strides[1][along];
@@ -137,8 +126,15 @@ void copy(const Copy& c) {
     loop.run(kGrain, [&](char* const* p, int64_t n) { copy_row(p[0], p[1], n * item); });
     return;
   }
-  visit_dtype(c.dst.dtype, [&](auto d) {
-    visit_dtype(c.src.dtype, [&](auto s) {
+  const DType from = c.src.dtype, to = c.dst.dtype;
+  if (is_integral(to) && (from == kFloat32 || is_reduced(from)) && ds == item && ss == int64_t(size_of(from)) &&
+      !pixels) {
+    const WholeNumbersFn convert_row = whole_numbers_function();
+    loop.run(kGrain, [&](char* const* p, int64_t n) { convert_row({p[0], p[1], n, to, from}); });
+    return;
+  }
+  visit_dtype(to, [&](auto d) {
+    visit_dtype(from, [&](auto s) {
       using D = typename decltype(d)::type;
       using S = typename decltype(s)::type;
       auto part = [&](char* const* p, int64_t n) { row<D, S>(p[0], ds, p[1], ss, n); };

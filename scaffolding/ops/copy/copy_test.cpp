@@ -60,7 +60,7 @@ TEST(copy, floats_become_whole_numbers_in_vectors_as_one_by_one) {
   for (int i = 0; i < 300; ++i) v.push_back(float(i) * 0.7f - 100);
   for (bool special : {false, true}) {
     if (special) v[70] = 3e9f, v[130] = NAN, v[200] = -INFINITY, v[290] = -3e19f;
-    for (DType from : {kFloat32, kBFloat16})
+    for (DType from : {kFloat32, kBFloat16, kFloat16})
       for (DType to : {kUInt8, kInt8, kInt16, kInt32, kInt64}) {
         const Tensor x = to_dtype(tensor(v, {300}), from), y = to_dtype(x, to);
         const auto numbers = y.to_vector();

@@ -1,9 +1,15 @@
 #include "scaffolding/ops/pad/pad.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/copy/short_row.h"
+#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/spatial/spatial.h"
 
 namespace sf {
@@ -44,6 +50,69 @@ void fill_border(const Tensor& y, const Padded& p, const Shape& kept, const Scal
   }
 }
 
+// The padded tensor written once from its first byte to its last, where both it and the entries that stay lie densely
+// in one order of dimensions, and enough leading ones are not padded for every thread to have some. False otherwise.
+template <class U> bool write_through(const Tensor& y, const Tensor& from, const Padded& p, const Tensor& value) {
+  constexpr int64_t kGrain = 1 << 15;
+  const int64_t n = y.ndim();
+  Shape order;  // of memory, outermost first
+  for (int64_t d = 0; d < n; ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return y.strides()[a] > y.strides()[b]; });
+  if (from.strides()[order[n - 1]] != 1 && from.shape()[order[n - 1]] > 1) return false;
+  int64_t outer = 1, first = 0;
+  while (first < n - 1 && p.before[order[first]] == 0 && p.after[order[first]] == 0) outer *= p.size[order[first++]];
+  const int64_t inner = y.numel() / outer;
+  if (outer < 2 * num_threads() && y.numel() > kGrain) return false;
+  struct Level {
+    int64_t before, kept, after;  // `before` and `after` in elements
+    int64_t from_step;
+  };
+  Level levels[kMaxDims];
+  for (int64_t i = first; i < n; ++i) {
+    const int64_t d = order[i], step = y.strides()[d], before = std::max<int64_t>(p.before[d], 0);
+    levels[i] = {before * step, from.shape()[d], (p.size[d] - before - from.shape()[d]) * step, from.strides()[d]};
+  }
+  U v;
+  std::memcpy(&v, value.data_ptr(), sizeof v);
+  // What they write gives where it ends.
+  auto row = [v, l = levels[n - 1]](U* to, const U* at) {
+    const int64_t bytes = l.kept * int64_t(sizeof(U));
+    to = std::fill_n(to, l.before, v);
+    if (bytes >= kVector && bytes <= kShortRow)
+      copy_short_row(reinterpret_cast<char*>(to), reinterpret_cast<const char*>(at), bytes);
+    else std::memcpy(to, at, size_t(bytes));
+    return std::fill_n(to + l.kept, l.after, v);
+  };
+  auto write = [&](auto& self, U* to, const U* at, int64_t i) -> U* {
+    if (i == n - 1) return row(to, at);
+    const Level& l = levels[i];
+    to = std::fill_n(to, l.before, v);
+    for (int64_t k = 0; k < l.kept; ++k, at += l.from_step) to = i == n - 2 ? row(to, at) : self(self, to, at, i + 1);
+    return std::fill_n(to, l.after, v);
+  };
+  parallel_for(outer, std::max<int64_t>(1, kGrain / inner), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      int64_t rest = o, at = 0;
+      for (int64_t i = first - 1; i >= 0; --i) {
+        at += rest % p.size[order[i]] * from.strides()[order[i]];
+        rest /= p.size[order[i]];
+      }
+      write(write, static_cast<U*>(y.data_ptr()) + o * inner, static_cast<const U*>(from.data_ptr()) + at, first);
+    }
+  });
+  return true;
+}
+bool write_through(const Tensor& y, const Tensor& from, const Padded& p, const Scalar& value) {
+  if (!y.device().is_cpu() || y.ndim() == 0) return false;
+  const Tensor v = full({}, value, y.dtype());
+  switch (y.itemsize()) {
+    case 1: return write_through<uint8_t>(y, from, p, v);
+    case 2: return write_through<uint16_t>(y, from, p, v);
+    case 4: return write_through<uint32_t>(y, from, p, v);
+    default: return write_through<uint64_t>(y, from, p, v);
+  }
+}
+
 Tensor constant_pad(const Tensor& x, const Shape& pad, const Scalar& value) {
   SF_CHECK_AS(TypeError, is_floating(x.dtype()) || value.to_double() == double(value.to_int()), "pad: a ", x.dtype(),
               " tensor cannot hold ", value.to_double());
@@ -65,7 +134,7 @@ Tensor constant_pad(const Tensor& x, const Shape& pad, const Scalar& value) {
     }
     if (nothing) {
       y.fill_(value);
-    } else {
+    } else if (!write_through(y, from, p, value)) {
       copy_bytes(to, from);
       fill_border(y, p, from.shape(), value);
     }

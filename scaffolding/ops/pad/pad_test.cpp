@@ -22,6 +22,9 @@ SF_OP_TEST(pad) {
     sample(randn({0, 3, 5}), Shape{2, 3}, mode);
   }
   sample(randn({2, 3, 5}), Shape{7, 9}, "replicate");
+  sample(randn({9, 1, 3, 1}).contiguous(MemoryFormat::ChannelsLast), Shape{1, 2, 2, 1}, "constant", -1);
+  sample(randn({9, 4, 2, 3}), Shape{0, 0, 1, 1, -1, 2});
+  sample(randint(0, 200, {9, 2, 5}).transpose(0, 1), Shape{2, 0, 0, 1});
   rejects("two numbers per dimension", randn({3}), Shape{1});
   rejects("more than input", randn({3}), Shape{1, 1, 1, 1});
   rejects("no valid size", randn({3}), Shape{-2, -2});
