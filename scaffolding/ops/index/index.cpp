@@ -20,8 +20,22 @@ namespace {
 
 bool is_mask(const Tensor& t) { return t.dtype() == kBool || t.dtype() == kUInt8; }
 
+// Whether dimensions first .. last - 1 of x are one, as memory lies.
+bool merges(const Tensor& x, int64_t first, int64_t last) {
+  for (int64_t d = first; d + 1 < last; ++d)
+    if (x.strides()[d] != x.strides()[d + 1] * x.shape()[d + 1]) return false;
+  return true;
+}
+Shape merged(const Shape& shape, int64_t first, int64_t last) {
+  Shape out;
+  for (int64_t d = 0; d < shape.size(); ++d)
+    if (d <= first || d >= last) out.push_back(shape[d]);
+    else out[first] *= shape[d];
+  return out;
+}
+
 // One entry per dimension of x, each empty or int64 on x's device.
-// Masks become the positions of their nonzero elements.
+// Masks become the positions of their nonzero elements; x then has their dimensions as one where it can.
 // A 0-d mask indexes a new dimension of size 1, which x then has.
 Tensors positions_per_dim(const char* op, Tensor& x, const Tensors& indices) {
   Tensors out;
@@ -42,8 +56,13 @@ Tensors positions_per_dim(const char* op, Tensor& x, const Tensors& indices) {
         for (int64_t i = 0; i < t.ndim(); ++i)
           SF_CHECK_AS(IndexError, t.shape()[i] == x.shape()[d + i], op, ": the mask of shape ", t.shape(),
                       " does not match ", x.shape(), " at dimension ", d + i);
-        Tensor where = to_device(nonzero(t), x.device());
-        for (int64_t i = 0; i < t.ndim(); ++i) out.push_back(where.select(1, i));
+        Tensor mask = t;
+        if (mask.ndim() > 1 && merges(x, d, d + mask.ndim())) {  // then one position names an element
+          x = x.reshape(merged(x.shape(), d, d + mask.ndim()));
+          mask = mask.reshape({-1});
+        }
+        Tensor where = to_device(nonzero(mask), x.device());
+        for (int64_t i = 0; i < mask.ndim(); ++i) out.push_back(where.select(1, i));
       }
       any = true;
     } else {

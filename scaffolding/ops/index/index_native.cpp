@@ -277,34 +277,55 @@ void put(const Put& k) {
 
 // ---- nonzero
 
+// Pieces are counted, so that each thread knows where its positions go.
 void nonzero(const NonZero& k) {
+  constexpr int64_t kPiece = 1 << 15;
   const TensorView& x = k.in;
-  int64_t n = x.numel();
+  const int64_t n = x.numel(), pieces = (n + kPiece - 1) / kPiece;
+  std::vector<int64_t> first(size_t(pieces + 1));
   visit_dtype(x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const auto* p = x.as<const T>();
-    auto holds = [&](int64_t i) {
-      if constexpr (std::is_arithmetic_v<T>) return p[i] != T(0);
-      else return to_float(p[i]) != 0;
+    auto holds = [](T v) {
+      if constexpr (std::is_arithmetic_v<T>) return v != T(0);
+      else return to_float(v) != 0;
     };
-    if (!k.positions) {
-      int64_t count = 0;
-      for (int64_t i = 0; i < n; ++i) count += holds(i);
-      *k.count = count;
-      return;
-    }
+    auto each_piece = [&](const auto& f) {
+      parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) f(x.as<const T>(), i, i * kPiece, std::min(n, (i + 1) * kPiece));
+      });
+    };
+    each_piece([&](const T* p, int64_t piece, int64_t begin, int64_t end) {
+      int32_t count = 0;
+      for (int64_t i = begin; i < end; ++i) count += holds(p[i]);
+      first[size_t(piece + 1)] = count;
+    });
+    for (size_t i = 0; i < size_t(pieces); ++i) first[i + 1] += first[i];
+    *k.count = first.back();
+    if (!k.positions) return;
     // Without a branch: each position is written over until it is one to keep.
-    int64_t *out = k.positions, found = 0, count = *k.count, last = x.ndim ? x.sizes[x.ndim - 1] : 1,
-            index[kMaxDims] = {};
-    for (int64_t row = 0; row < n && found < count; row += last) {
-      for (int64_t i = 0; i < last && found < count; ++i) {
-        int64_t* to = out + found * x.ndim;
-        for (int d = 0; d + 1 < x.ndim; ++d) to[d] = index[d];
-        if (x.ndim > 0) to[x.ndim - 1] = i;
-        found += holds(row + i);
+    each_piece([&](const T* p, int64_t piece, int64_t begin, int64_t end) {
+      const int ndim = x.ndim;
+      int64_t* const out = k.positions + first[size_t(piece)] * ndim;
+      const int64_t last = ndim ? x.sizes[ndim - 1] : 1, count = first[size_t(piece + 1)] - first[size_t(piece)];
+      int64_t index[kMaxDims] = {}, rest = begin / last, found = 0;
+      for (int d = ndim - 2; d >= 0; rest /= x.sizes[d--]) index[d] = rest % x.sizes[d];
+      for (int64_t i = begin, in_row = begin % last; i < end && found < count; in_row = 0) {
+        auto row = [&](const auto& put) {
+          for (; in_row < last && found < count; ++in_row, ++i) {
+            put(out + found * ndim);
+            found += holds(p[i]);
+          }
+        };
+        if (ndim <= 1) row([&](int64_t* to) { *to = in_row; });
+        else if (ndim == 2) row([&](int64_t* to) { to[0] = index[0], to[1] = in_row; });
+        else
+          row([&](int64_t* to) {
+            std::copy_n(index, ndim - 1, to);
+            to[ndim - 1] = in_row;
+          });
+        for (int d = ndim - 2; d >= 0 && ++index[d] == x.sizes[d]; --d) index[d] = 0;
       }
-      for (int d = x.ndim - 2; d >= 0 && ++index[d] == x.sizes[d]; --d) index[d] = 0;
-    }
+    });
   });
 }
 

@@ -207,9 +207,19 @@ class Mt19937 final : public GeneratorImpl {
   void permutation(int64_t* p, int64_t n) override {
     std::lock_guard guard(lock_);
     for (int64_t i = 0; i < n; ++i) p[i] = i;
-    bool wide = n >= int64_t(UINT32_MAX / 20);
-    for (int64_t i = 0; i < n - 1; ++i)
-      std::swap(p[i], p[i + int64_t((wide ? word64() : uint64_t(word())) % uint64_t(n - i))]);
+    const bool wide = n >= int64_t(UINT32_MAX / 20);
+    // Places are drawn some ahead, so that they are on their way from memory.
+    constexpr int64_t kAhead = 32;
+    int64_t places[kAhead];
+    for (int64_t i = 0; i < n - 1; i += kAhead) {
+      const int64_t count = std::min(kAhead, n - 1 - i);
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t left = n - i - j;
+        places[j] = i + j + (wide ? int64_t(word64() % uint64_t(left)) : int64_t(word() % uint32_t(left)));
+        __builtin_prefetch(p + places[j], 1);
+      }
+      for (int64_t j = 0; j < count; ++j) std::swap(p[i + j], p[places[j]]);
+    }
   }
 
  private:

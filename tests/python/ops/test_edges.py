@@ -128,3 +128,20 @@ def test_adaptive_pools_keep_sides():
 def test_the_epsilon_of_rms_norm_is_float32s(dtype):
     x = sf.tensor([[0.01, 0.02]], dtype=dtype)
     assert F.rms_norm(x, [2]).tolist()[0] == pytest.approx([0.6323, 1.2646], rel=4e-3)
+
+
+def test_masks_of_several_dimensions_name_elements_of_any_layout():
+    base = sf.arange(7 * 4 * 5).reshape(7, 4, 5).float()
+    mask = (sf.arange(20).reshape(4, 5) % 3) == 0
+    where = [tuple(p) for p in mask.nonzero().tolist()]
+    for x in (base.permute(1, 2, 0), base.permute(1, 2, 0).contiguous(), base.transpose(0, 2).transpose(0, 1)):
+        want = [x[i, j].tolist() for i, j in where]
+        assert x[mask].tolist() == want
+        y = x.clone() if x.is_contiguous() else x
+        y[mask] = -1.0
+        assert all((y[i, j] == -1).all() for i, j in where) and (y == -1).sum() == 7 * len(where)
+    inner = base[:, mask]
+    assert inner.shape == (7, len(where))
+    g = sf.ones(4, 5).requires_grad_()
+    (g[mask] * 2).sum().backward()
+    assert g.grad.tolist() == (mask.float() * 2).tolist()
