@@ -6,8 +6,9 @@
 
 namespace sf::cuda {
 
-// The device of a kernel's bare pointer.
+// The device of a kernel's bare pointer; the driver is asked where there are several.
 inline Device device_of(const void* p, const char* op) {
+  if (device_count() == 1) return Device(Device::CUDA, 0);
   cudaPointerAttributes a;
   check(cudaPointerGetAttributes(&a, p), op);
   return Device(Device::CUDA, a.device);
