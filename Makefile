@@ -288,7 +288,7 @@ else
 	FUZZ_SECONDS=$(FUZZ_SECONDS) cmake -S tests/fuzz -B $(BUILD)/fuzz $(call generator,$(BUILD)/fuzz) \
 	  -DCMAKE_CXX_COMPILER=$(FUZZ_CXX) -DSF_LIBRARY=$(abspath $(BUILD))/libscaffolding.so
 	cmake --build $(BUILD)/fuzz --parallel $(JOBS)
-	cmake --build $(BUILD)/fuzz --parallel 1 --target run
+	cmake --build $(BUILD)/fuzz --parallel $(JOBS) --target run
 endif
 
 # Ours, PyTorch's and the machine's own limits side by side. TORCH_PYTHON: a Python that has torch, if there is one.
