@@ -82,8 +82,8 @@ void copy_row(char* to, const char* from, int64_t bytes) {
 // of small pictures that are padded.
 bool try_short_rows(const cpu::StridedLoop& l, int64_t item) {
   const int64_t bytes = l.sizes[0] * item;
-  if (l.ndim < 2 || l.strides[0][0] != item || l.strides[1][0] != item || bytes < kVector || bytes > kShortRow ||
-      l.sizes[1] < 4)
+  if (l.ndim < 2 || l.strides[0][0] != item || l.strides[1][0] != item || bytes < kLeastShortRow ||
+      bytes > kMostShortRow || l.sizes[1] < 4)
     return false;
   constexpr int64_t kBand = 64;
   const int64_t to_step = l.strides[0][1], from_step = l.strides[1][1];

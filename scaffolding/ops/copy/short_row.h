@@ -5,12 +5,13 @@
 
 namespace sf {
 
-inline constexpr int64_t kVector = 16, kShortRow = 512;
+inline constexpr int64_t kLeastShortRow = 16, kMostShortRow = 512;  // bytes
 
-// kVector <= bytes. The last vector overlaps the one before it.
+// In vectors, the last of which overlaps the one before it.
 inline void copy_short_row(char* to, const char* from, int64_t bytes) {
-  for (int64_t at = 0; at + kVector < bytes; at += kVector) std::memcpy(to + at, from + at, kVector);
-  std::memcpy(to + bytes - kVector, from + bytes - kVector, kVector);
+  constexpr int64_t kStep = kLeastShortRow;
+  for (int64_t at = 0; at + kStep < bytes; at += kStep) std::memcpy(to + at, from + at, kStep);
+  std::memcpy(to + bytes - kStep, from + bytes - kStep, kStep);
 }
 
 }  // namespace sf

@@ -78,7 +78,7 @@ template <class U> bool write_through(const Tensor& y, const Tensor& from, const
   auto row = [v, l = levels[n - 1]](U* to, const U* at) {
     const int64_t bytes = l.kept * int64_t(sizeof(U));
     to = std::fill_n(to, l.before, v);
-    if (bytes >= kVector && bytes <= kShortRow)
+    if (bytes >= kLeastShortRow && bytes <= kMostShortRow)
       copy_short_row(reinterpret_cast<char*>(to), reinterpret_cast<const char*>(at), bytes);
     else std::memcpy(to, at, size_t(bytes));
     return std::fill_n(to + l.kept, l.after, v);
