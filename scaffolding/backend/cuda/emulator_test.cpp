@@ -8,7 +8,6 @@
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/ops/attention/attention.h"
-#include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/conv/conv.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
@@ -16,7 +15,6 @@
 #include "scaffolding/ops/layer_norm/layer_norm.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
-#include "scaffolding/ops/random/random.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/sort/sort.h"
 #include "scaffolding/ops/view/view.h"
@@ -91,8 +89,6 @@ TEST_F(CudaEmulator, ops_call_the_runtime_no_more_than_they_must) {
   // The device and a launch.
   EXPECT_EQ(calls([&] { return x + x; }), std::pair(int64_t(2), int64_t(1)));
   EXPECT_EQ(calls([&] { return layer_norm(x, {16}, b, b); }), std::pair(int64_t(2), int64_t(1)));
-  EXPECT_EQ(calls([&] { return cat({x, x}, 0); }), std::pair(int64_t(2), int64_t(1)));
-  EXPECT_EQ(calls([&] { return sf::rand({64}, {}, kFloat32, x.device()); }), std::pair(int64_t(2), int64_t(1)));
   // The device and the library.
   EXPECT_EQ(calls([&] { return linear(x, w, b); }), std::pair(int64_t(2), int64_t(1)));
 }

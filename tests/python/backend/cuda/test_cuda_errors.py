@@ -205,11 +205,12 @@ for _ in range(3):
     before = count(23), count(24)
     y = x + x
     y = sf.nn.functional.layer_norm(y, (16,)) @ x.t()
+    sf.rand(64, device="cuda"), sf.cat([x, x], 1)
 print(sf.cuda.device_count(), count(23) - before[0], count(24) - before[1], y.sum().item())
 """,
         SF_CUDA_EMULATOR_DEVICES="1",
     )
-    assert said == "1 3 0 0.0"
+    assert said == "1 6 0 0.0"  # launches: two of cat, one of each other
 
 
 def test_a_gpu_that_nobody_uses_gets_no_context(emulator):
