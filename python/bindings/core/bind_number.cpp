@@ -77,24 +77,8 @@ Tensor bitand_(const Tensor& a, const Tensor& b) { return call2("bitwise_and", a
 Tensor bitor_(const Tensor& a, const Tensor& b) { return call2("bitwise_or", a, b); }
 Tensor bitxor_(const Tensor& a, const Tensor& b) { return call2("bitwise_xor", a, b); }
 Tensor matmul_(const Tensor& a, const Tensor& b) { return call2("matmul", a, b); }
-void check_shift(const char* op, const Tensor& a, const Tensor& b) {
-  SF_CHECK_AS(TypeError, !is_floating(a.dtype()) && !is_floating(b.dtype()), op, ": needs integer tensors, got ",
-              a.dtype(), " and ", b.dtype());
-}
-Tensor power_of_two(const Tensor& b) {  // of a number: a number, which leaves the other operand its dtype
-  if (!b.impl()->is_scalar) return pow(wrapped(2), b);
-  const int64_t n = b.item_int();
-  SF_CHECK(n >= 0 && n < 63, "<<, >>: the shift must be from 0 to 62, got ", n);
-  return wrapped(int64_t(1) << n);
-}
-Tensor lshift_(const Tensor& a, const Tensor& b) {
-  check_shift("<<", a, b);
-  return mul(a, power_of_two(b));
-}
-Tensor rshift_(const Tensor& a, const Tensor& b) {
-  check_shift(">>", a, b);
-  return floor_divide(a, power_of_two(b));
-}
+Tensor lshift_(const Tensor& a, const Tensor& b) { return call2("bitwise_left_shift", a, b); }
+Tensor rshift_(const Tensor& a, const Tensor& b) { return call2("bitwise_right_shift", a, b); }
 Tensor invert_(const Tensor& a) { return std::get<Tensor>(call_op("bitwise_not", {a})); }
 
 void iadd(Tensor& a, const Tensor& b) { a.add_(b); }

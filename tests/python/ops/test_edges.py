@@ -59,8 +59,7 @@ def test_bytes_wrap_around():
 def test_shifts_by_numbers_keep_the_dtype():
     x = sf.tensor(3, dtype=sf.int16)
     assert (x << 2).item() == 12 and (x << 2).dtype == (x << True).dtype == (x >> 1).dtype == sf.int16
-    with pytest.raises(ValueError, match="from 0 to 62"):
-        x << -1
+    assert (x << -1).item() == (x << 63).item() == (x >> 63).item() == 0
 
 
 def test_remainders_by_bools_and_numbers():
@@ -145,3 +144,17 @@ def test_masks_of_several_dimensions_name_elements_of_any_layout():
     g = sf.ones(4, 5).requires_grad_()
     (g[mask] * 2).sum().backward()
     assert g.grad.tolist() == (mask.float() * 2).tolist()
+
+
+def test_shifts_promote_and_wrap_as_the_ops_do():
+    x = sf.tensor([4, -8, 127], dtype=sf.int8)
+    for by in (sf.tensor([True, False, True]), sf.tensor([1, 0, 1], dtype=sf.int8)):
+        assert (x << by).dtype == (x >> by).dtype == sf.int8
+        assert (x << by).tolist() == [8, -8, -2] and (x >> by).tolist() == [2, -8, 63]
+    assert (x >> 1).dtype == sf.int8 and (x << 9).tolist() == [0, 0, 0] and (1 << sf.tensor([3])).tolist() == [8]
+    y = x.clone()
+    y <<= 1
+    y >>= 2
+    assert y.tolist() == [2, -4, -1]
+    with pytest.raises(TypeError, match="needs integer"):
+        x << 0.5
