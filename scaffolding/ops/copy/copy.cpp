@@ -21,12 +21,7 @@ using autograd::record;
 constinit KernelTable<Copy> copy_kernel{"copy"};
 KernelTable<TransposedTiles> transpose_tiles("transpose_tiles");
 KernelTable<ReversedGroups> reverse_groups("reverse_groups");
-ReverseFn reverse_function() { return reinterpret_cast<ReverseFn>(reverse_groups.entry(DeviceType::CPU, 0).fn); }
 KernelTable<WholeNumbers> whole_numbers("whole_numbers");
-WholeNumbersFn whole_numbers_function() {
-  return reinterpret_cast<WholeNumbersFn>(whole_numbers.entry(DeviceType::CPU, 0).fn);
-}
-TransposeFn transpose_function() { return reinterpret_cast<TransposeFn>(transpose_tiles.entry(DeviceType::CPU, 0).fn); }
 
 static Tensor detached_expand(const Tensor& x, const Shape& shape) {
   autograd::NoGrad off;

@@ -21,11 +21,7 @@ template <class D, class S> D convert(S v) {
     else return to_float(v) != 0;
   } else if constexpr (std::is_arithmetic_v<D>) {
     if constexpr (!std::is_arithmetic_v<S>) return convert<D>(to_float(v));
-    else if constexpr (std::is_integral_v<D> && std::is_floating_point_v<S>)
-      return D(v != v                           ? 0
-               : v >= S(9.2233720368547758e18)  ? INT64_MAX
-               : v <= S(-9.2233720368547758e18) ? INT64_MIN
-                                                : int64_t(v));
+    else if constexpr (std::is_integral_v<D> && std::is_floating_point_v<S>) return whole_number<D>(v);
     else return D(v);
   } else {
     if constexpr (std::is_arithmetic_v<S>) return from_float<D>(float(v));
@@ -50,7 +46,7 @@ bool try_transpose(const cpu::StridedLoop& l, int64_t item) {
   const int at = l.dense_dimension(1, item);
   if (at == 0 || l.sizes[0] < 8 || l.sizes[at] < 8) return false;
   constexpr int64_t kBand = 64;  // rows of the destination handed to a thread at once
-  const TransposeFn transpose = transpose_function();
+  const auto transpose = host_piece(transpose_tiles);
   l.run_across(at, kBand, std::max<int64_t>(1, kGrain / (kBand * l.sizes[0])), [&](char* const* p, int64_t rows) {
     transpose({p[0], p[1], l.strides[0][at], l.strides[1][0], rows, l.sizes[0], int(item)});
   });
@@ -99,7 +95,7 @@ bool try_short_rows(const cpu::StridedLoop& l, int64_t item) {
 bool try_reversed(const cpu::StridedLoop& l, int64_t item) {
   const int64_t pixel = l.sizes[0] * item;
   if (l.strides[0][0] != item) return false;
-  const ReverseFn reverse = reverse_function();
+  const auto reverse = host_piece(reverse_groups);
   if (l.strides[1][0] == -item) {
     l.run(kGrain, [&](char* const* p, int64_t n) { reverse({p[0], p[1], n, int(item)}); });
     return true;
@@ -129,7 +125,7 @@ void copy(const Copy& c) {
   const DType from = c.src.dtype, to = c.dst.dtype;
   if (is_integral(to) && (from == kFloat32 || is_reduced(from)) && ds == item && ss == int64_t(size_of(from)) &&
       !pixels) {
-    const WholeNumbersFn convert_row = whole_numbers_function();
+    const auto convert_row = host_piece(whole_numbers);
     loop.run(kGrain, [&](char* const* p, int64_t n) { convert_row({p[0], p[1], n, to, from}); });
     return;
   }

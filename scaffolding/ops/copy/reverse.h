@@ -1,6 +1,6 @@
 // Rows turned around: what a flip copies, elements or the pixels of a few channels.
 #pragma once
-#include "scaffolding/core/kernel.h"
+#include "scaffolding/ops/copy/piece.h"
 
 namespace sf {
 
@@ -14,9 +14,5 @@ struct ReversedGroups {
   static constexpr int kGroupBytes = 16;
 };
 extern KernelTable<ReversedGroups> reverse_groups;
-
-// That of the best instruction set. A piece of others' work: it is no call of its own in traces.
-using ReverseFn = void (*)(const ReversedGroups&);
-ReverseFn reverse_function();
 
 }  // namespace sf

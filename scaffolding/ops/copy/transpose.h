@@ -1,7 +1,7 @@
 // Rows that become columns, for kernels that meet a tensor lying across their own rows: copies between layouts and
 // pointwise ops of a contiguous tensor and a channels-last one.
 #pragma once
-#include "scaffolding/core/kernel.h"
+#include "scaffolding/ops/copy/piece.h"
 
 namespace sf {
 
@@ -14,9 +14,5 @@ struct TransposedTiles {
   int item;
 };
 extern KernelTable<TransposedTiles> transpose_tiles;
-
-// That of the best instruction set. A piece of others' work: it is no call of its own in traces.
-using TransposeFn = void (*)(const TransposedTiles&);
-TransposeFn transpose_function();
 
 }  // namespace sf

@@ -10,10 +10,6 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
-template <class D> SF_INLINE D whole(float v) {
-  return D(v != v ? 0 : v >= 0x1p63f ? INT64_MAX : v <= -0x1p63f ? INT64_MIN : int64_t(v));
-}
-
 template <class D, class S> void convert(const WholeNumbers& c) {
   typedef D Numbers __attribute__((vector_size(kLanes * sizeof(D))));
   auto* d = static_cast<D*>(c.to);
@@ -22,13 +18,13 @@ template <class D, class S> void convert(const WholeNumbers& c) {
   for (; i + kLanes <= c.n; i += kLanes) {
     const vf v = load(s + i);
     if (any(!(abs(v) < vf(0x1p31f)))) {
-      for (int j = 0; j < kLanes; ++j) d[i + j] = whole<D>(v[j]);
+      for (int j = 0; j < kLanes; ++j) d[i + j] = whole_number<D>(v[j]);
       continue;
     }
     const Numbers n = __builtin_convertvector(__builtin_convertvector(v.v, vi_raw), Numbers);
     std::memcpy(d + i, &n, sizeof n);
   }
-  for (; i < c.n; ++i) d[i] = whole<D>(to_float(s[i]));
+  for (; i < c.n; ++i) d[i] = whole_number<D>(to_float(s[i]));
 }
 
 template <class D> void from_any(const WholeNumbers& c) {

@@ -26,13 +26,6 @@ bool merges(const Tensor& x, int64_t first, int64_t last) {
     if (x.strides()[d] != x.strides()[d + 1] * x.shape()[d + 1]) return false;
   return true;
 }
-Shape merged(const Shape& shape, int64_t first, int64_t last) {
-  Shape out;
-  for (int64_t d = 0; d < shape.size(); ++d)
-    if (d <= first || d >= last) out.push_back(shape[d]);
-    else out[first] *= shape[d];
-  return out;
-}
 
 // One entry per dimension of x, each empty or int64 on x's device.
 // Masks become the positions of their nonzero elements; x then has their dimensions as one where it can.
@@ -58,8 +51,8 @@ Tensors positions_per_dim(const char* op, Tensor& x, const Tensors& indices) {
                       " does not match ", x.shape(), " at dimension ", d + i);
         Tensor mask = t;
         if (mask.ndim() > 1 && merges(x, d, d + mask.ndim())) {  // then one position names an element
-          x = x.reshape(merged(x.shape(), d, d + mask.ndim()));
-          mask = mask.reshape({-1});
+          x = x.flatten(d, d + mask.ndim() - 1);
+          mask = mask.flatten();
         }
         Tensor where = to_device(nonzero(mask), x.device());
         for (int64_t i = 0; i < mask.ndim(); ++i) out.push_back(where.select(1, i));

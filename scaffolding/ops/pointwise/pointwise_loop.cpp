@@ -136,7 +136,7 @@ static bool run_across(const Kernel& kernel, const PointwiseRow& row, const cpu:
     at = dense, turned[k] = true;
   }
   if (at == 0) return false;
-  const TransposeFn transpose = transpose_function();
+  const auto transpose = host_piece(transpose_tiles);
   const int64_t band = kLine / item, columns = kPiece / kLine;
   loop.run_across(at, band, std::max<int64_t>(1, kGrain / (band * loop.sizes[0])), [&](char* const* p, int64_t rows) {
     alignas(64) char stage[cpu::kMaxOperands - 1][kPiece];
