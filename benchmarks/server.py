@@ -52,8 +52,11 @@ def row(name, values, unit="ms", scale=1e3):
 
 
 def starts(build, folder, rounds):
-    ready, first = [], []
-    for i in range(rounds):
+    ready, first, alone = [], [], []
+    for i in range(rounds):  # in turns with the program, which starts, makes the same picture and ends
+        begin = time.perf_counter()
+        program(build, folder, "--steps", 4, "--seed", i)
+        alone.append(time.perf_counter() - begin)
         begin = time.perf_counter()
         server = Server(build, folder / f"start{i}")
         ready.append(time.perf_counter() - begin)
@@ -62,6 +65,13 @@ def starts(build, folder, rounds):
         server.stop()
     row("start to ready", ready)
     row("start to the first picture, 4 steps", first)
+    row("txt2img from its start to its end, 4 steps", alone)
+    row("the server above it, goal 50", [a - b for a, b in zip(first, alone)])
+
+
+def program(build, folder, *options):
+    command = [build / "scaffolding", "txt2img", PROMPT, *options, "-q", "--force", "-o", folder / "{seed}.png"]
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
 
 
 def post(port, body, path="/v1/images/generations"):
@@ -112,11 +122,9 @@ def clients(build, folder, rounds, number=8, steps=10):
     """Pictures a second of so many clients, each with a prompt of its own, beside txt2img's best --batch."""
     count = number * max(4, rounds // 5)
 
-    def program(batch, pictures, steps=steps):
-        command = [str(build / "scaffolding"), "txt2img", PROMPT, "--steps", str(steps), "--count", str(pictures)]
-        command += ["--batch", str(batch), "--seed", "1", "-q", "--force", "-o", str(folder / "{seed}.png")]
+    def batches(batch, pictures, steps=steps):
         begin = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        program(build, folder, "--steps", steps, "--count", pictures, "--batch", batch, "--seed", 1)
         return time.perf_counter() - begin
 
     def served(server, at_once):
@@ -136,9 +144,9 @@ def clients(build, folder, rounds, number=8, steps=10):
             rates["shared"].append(served(shared, number))
             rates["lone"].append(served(alone, number))
             rates["one"].append(served(alone, 1))
-            start = program(1, 1, steps=1)  # and a small picture
+            start = batches(1, 1, steps=1)  # and a small picture
             for batch in (1, 2, 4, 8):
-                best.setdefault(batch, []).append(count / (program(batch, count) - start))
+                best.setdefault(batch, []).append(count / (batches(batch, count) - start))
     finally:
         alone.stop()
         shared.stop()
@@ -156,18 +164,24 @@ def previews(build, folder, rounds, steps=20, each=10):
     watched = {"stream": True, "partial_images": 3}
     kinds = [("without", ["--no-previews"], {}), ("nobody watches", [], {}), ("3 partial pictures", [], watched)]
     times = {name: [] for name, _, _ in kinds}
-    first = []
+    first, step = [], []
     for turn in range(max(4, rounds // each)):  # processes differ by some percent through where their memory lies
         for name, options, more in kinds:
             server = Server(build, folder / f"{name[0]}{turn}", *options)
             try:
-                took = []
-                for i in range(each + 2):
-                    begin = time.perf_counter()
-                    read(server.port, {"prompt": PROMPT, "num_inference_steps": steps, "seed": i, **more})
-                    took.append(time.perf_counter() - begin)
-                times[name].append(statistics.median(took[2:]))
-                for i in range(each if name == "nobody watches" else 0):
+                def asked(steps, server=server, more=more):  # seconds, median
+                    took = []
+                    for i in range(each + 2):
+                        begin = time.perf_counter()
+                        read(server.port, {"prompt": PROMPT, "num_inference_steps": steps, "seed": i, **more})
+                        took.append(time.perf_counter() - begin)
+                    return statistics.median(took[2:])
+
+                times[name].append(asked(steps))
+                if name != "nobody watches":
+                    continue
+                step.append((times[name][-1] - asked(steps // 4)) / (steps - steps // 4))
+                for i in range(each):
                     body = {"prompt": PROMPT, "num_inference_steps": 100, "seed": i}
                     job = post(server.port, body, "/api/v1/jobs")["id"]
                     wait_for(server, job, ("running",))
@@ -186,6 +200,7 @@ def previews(build, folder, rounds, steps=20, each=10):
         print(f"{'previews, ' + name:48} {cost:10.1f} {'':10} % of the time without, +- {sure**0.5:.1f} over "
               f"{len(took)} servers each", flush=True)  # fmt: skip
     row("running to the first preview", first)
+    row("a step; goal: it and 20 ms", step)
 
 
 def crowd(build, folder, jobs, number=64):
