@@ -106,6 +106,7 @@ struct Form4 {
   static constexpr int64_t kTransformedBytes = int64_t(6) << 20;
   // with few tiles, transforming the weights anew for each round costs more
   static constexpr int64_t kLeastTiles = 64, kFairTiles = 128;
+  static constexpr int64_t kMostRows = int64_t(1) << 40;  // of sums at a time: fewer are slower
 
   SF_INLINE static void input(const vf (&d)[kInput], vf (&v)[kInput]) { transform_input(d, v); }
   SF_INLINE static void weight(const vf (&g)[3], vf (&u)[kInput]) { transform_weight(g, u); }

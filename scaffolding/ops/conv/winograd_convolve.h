@@ -57,14 +57,15 @@ SF_INLINE int64_t depth_block_of(int64_t channels, int64_t taps, int64_t most) {
   return ceil_div(channels / 16, ceil_div(channels * taps, most)) * 16;
 }
 
-// Strips x parts of the tiles, so that no thread waits long for another: the fewest parts that keep threads 90 % busy.
-static int64_t parts_for(int64_t strips, int64_t tiles) {
+// Strips x parts of the tiles, at least `least`, so that no thread waits long for another: the fewest parts that keep
+// threads 90 % busy.
+static int64_t parts_for(int64_t strips, int64_t tiles, int64_t least) {
   const int64_t threads = num_threads();
-  for (int64_t parts = 1; parts < 8; ++parts) {
+  for (int64_t parts = least; parts < 8; ++parts) {
     const int64_t tasks = strips * parts;
     if (tasks * 10 >= ceil_div(tasks, threads) * threads * 9 || tiles / (parts + 1) < 2 * kStridedRows) return parts;
   }
-  return 8;
+  return max64(8, least);
 }
 
 // What happens to x on the way to its convolution.
@@ -207,7 +208,7 @@ static void convolve_as(const Image<T>& x, const Filter<W>& w, const Output<T>& 
     } else {
       transform_tiles<InputTiles<Form>>(x, {tiles, t0, count}, pad.down, pad.across, planes);
     }
-    const int64_t all_rows = count * y.frames, parts = parts_for(strips, all_rows);
+    const int64_t all_rows = count * y.frames, parts = parts_for(strips, all_rows, ceil_div(all_rows, Form::kMostRows));
     parallel_for_guided(strips * parts, [&](int64_t begin, int64_t end) {
       const int64_t m_plane = plane_of(ceil_div(all_rows, parts) * NR);
       float* u = static_cast<float*>(scratch(size_t(kPoints * u_plane) * 4, kSlotWeight));
