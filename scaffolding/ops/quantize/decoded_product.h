@@ -8,6 +8,7 @@
 // on, a multiple of 256; `to`, of float and perhaps of 16 bits, has room for 256. prefetch(row, k0, count) asks for
 // their bytes. plain(row, k0), where there is one: where they lie as numbers of another dtype. pack<K>(dst, row, cols,
 // k0, count), where there is one and packs() says so: a whole strip of them.
+// multiply_words(p, a, a_row), where there is one, is asked to do few rows in its way (word_dots.h).
 // Included only by *.cpu.cpp and *.amx.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include <type_traits>
@@ -128,9 +129,18 @@ template <int MR>
     for (int j = 0; j < kDotCols; ++j) store(sums + (i * kDotCols + j) * kLanes, acc[i][j]);
 }
 
+// Sums of m rows and kCols columns from c on, of which `cols` are there.
+template <int kCols> static void finish_dots(const Epilogue& e, int64_t m, int64_t c, int cols, const float* sums) {
+  for (int64_t i = 0; i < m; ++i) {
+    alignas(64) float tile[kTileCols<MulF32>] = {};  // vectors of it are read whole
+    for (int j = 0; j < cols; ++j) tile[j] = reduce_add(load(sums + (i * kCols + j) * kLanes));
+    finish_tile(e, i, 1, c, cols, tile, kTileCols<MulF32>);
+  }
+}
+
 // Columns c0 .. c1 of the product; a is p.m rows of floats, a_row apart, with zeros past p.k up to whole vectors.
 template <class P> static void multiply_few_rows(const P& p, const float* a, int64_t a_row, int64_t c0, int64_t c1) {
-  alignas(64) float numbers[kDotCols * kDecoded], sums[kFewRows * kDotCols * kLanes], results[kFewRows * kDotCols];
+  alignas(64) float numbers[kDotCols * kDecoded], sums[kFewRows * kDotCols * kLanes];
   for (int64_t c = c0; c < c1; c += kDotCols) {
     const int cols = int(min64(kDotCols, c1 - c));
     for (int64_t i = 0; i < p.m * kDotCols * kLanes; ++i) sums[i] = 0;
@@ -149,12 +159,7 @@ template <class P> static void multiply_few_rows(const P& p, const float* a, int
         add_dots<kDotRows>(a + i * a_row + k, a_row, numbers, padded, sums + i * kDotCols * kLanes);
       for (; i < p.m; ++i) add_dots<1>(a + i * a_row + k, a_row, numbers, padded, sums + i * kDotCols * kLanes);
     }
-    for (int64_t i = 0; i < p.m * kDotCols; ++i) results[i] = reduce_add(load(sums + i * kLanes));
-    alignas(64) float tile[kTileCols<MulF32>] = {};  // vectors of it are read whole
-    for (int64_t i = 0; i < p.m; ++i) {
-      for (int j = 0; j < kDotCols; ++j) tile[j] = results[i * kDotCols + j];
-      finish_tile(p.e, i, 1, c, cols, tile, kTileCols<MulF32>);
-    }
+    finish_dots<kDotCols>(p.e, p.m, c, cols, sums);
   }
 }
 
@@ -187,6 +192,8 @@ template <class S, class C, class D> static void multiply_decoded(const C& call,
     for (; k + kLanes <= p.k; k += kLanes) store(floats + i * a_row + k, load(p.a + i * p.a_m + k));
     if (k < p.k) store(floats + i * a_row + k, load_n(p.a + i * p.a_m + k, int(p.k - k)));
   }
+  if constexpr (requires { weight.multiply_words(p, floats, a_row); })
+    if (weight.multiply_words(p, floats, a_row)) return;
   const int64_t groups = ceil_div(p.n, kDotCols), work = kDotCols * p.k * max64(2, p.m);
   parallel_for(groups, ceil_div(kDotWork, max64(1, work)), [&](int64_t begin, int64_t end) {
     multiply_few_rows(p, floats, a_row, begin * kDotCols, min64(p.n, end * kDotCols));

@@ -1,4 +1,5 @@
-// Products with decoded weights on tiles, against float64 of the numbers that are multiplied.
+// Products with decoded weights on tiles, and of few rows, against float64 of the numbers that are multiplied.
+#include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/matmul/test_tiles.h"
 #include "scaffolding/ops/quantize/coded_kernel.h"
 #include "scaffolding/ops/quantize/gguf.h"
@@ -20,7 +21,7 @@ void expect_right(const Tensor& got, const Tensor& a, const Tensor& weight, cons
   const Tensor wide = a.to(kFloat64), turned = weight.to(kFloat64).t();
   const Tensor want = relu(matmul(wide, turned) + bias.to(kFloat64) + residual.to(kFloat64));
   const Tensor most = matmul(abs(wide), abs(turned)) + abs(bias.to(kFloat64)) + abs(residual.to(kFloat64));
-  const double last = a.dtype() == kBFloat16 ? 0x1p-8 : 0x1p-20;
+  const double last = a.dtype() == kBFloat16 ? 0x1p-8 : a.dtype() == kFloat16 ? 0x1p-10 : 0x1p-20;
   EXPECT_LE(amax(abs(got.to(kFloat64) - want) / (most * last)).item(), 1) << a.size(0) << ", " << a.size(1);
 }
 
@@ -72,6 +73,39 @@ TEST_F(DecodedProduct, of_float32_falls_back_where_parts_would_leave_a_rest) {
   call(plain_kernel(coded_product), p);
   if (falls_back_to_the_same_bits()) EXPECT_TRUE(same_bits(c, want));
   else EXPECT_LE(amax(abs(c - want)).item(), 1e-3);
+}
+
+TEST_F(DecodedProduct, of_few_rows_in_every_format_on_any_threads) {
+  const int threads = num_threads();
+  for (auto& f : gguf_formats())
+    for (int64_t k : {int64_t(f.block), int64_t(5 * f.block), int64_t(1024)})
+      for (int64_t m : {1, 2, 3, 4, 8, 9}) {
+        if (!f.blocks) continue;
+        SCOPED_TRACE(f.name);
+        const DType t = m == 2 ? kBFloat16 : m == 3 ? kFloat16 : kFloat32;
+        const std::string name(f.name);
+        const Tensor a = randn({m, k}).to(t), bias = randn({301}).to(t), residual = randn({m, 301}).to(t);
+        const Tensor blocks = quantize_gguf(randn({301, k}) + 0.5, name);
+        const Tensor y = linear_gguf(a, blocks, bias, name, "relu", residual);
+        expect_right(y, a, dequantize_gguf(blocks, name, {301, k}), bias, residual);
+        set_num_threads(1);
+        EXPECT_TRUE(same_bits(y, linear_gguf(a, blocks, bias, name, "relu", residual)));
+        set_num_threads(threads);
+      }
+}
+
+TEST_F(DecodedProduct, of_few_rows_and_nibbles_whose_blocks_begin_with_rows_or_do_not) {
+  for (auto [k, block] : {std::pair<int64_t, int64_t>{352, 32}, {192, 64}, {640, 128}, {4096, 4096}, {77, 64}})
+    for (int64_t m : {1, 2, 5, 9}) {
+      const Tensor a = randn({m, k}), none = zeros({9});
+      auto [codes, most] = quantize_nf4(randn({9, k}), block);
+      const Tensor small = randint(0, 256, {most.numel()}).to(kUInt8), offset = rand({});
+      const Tensor nested = rand({(most.numel() + 255) / 256});
+      expect_right(relu(linear_nf4(a, codes, most, {}, {}, {}, 9, block)), a,
+                   dequantize_nf4(codes, most, {9, k}, {}, block), none, none);
+      expect_right(relu(linear_nf4(a, codes, small, nested, offset, {}, 9, block)), a,
+                   dequantize_nf4(codes, small, {9, k}, {}, block, nested, offset), none, none);
+    }
 }
 
 }  // namespace

@@ -105,10 +105,13 @@ SF_INLINE static void decode_IQ4_NL(const uint8_t* b, float* y) {  // half d; 16
 // ---- 256 numbers: scales and minima are floats for all, times small integers, which become floats first of all.
 
 // 16 bytes of scale and minimum, 4 bits each; 64 bytes; half d, dmin
-SF_INLINE static void decode_Q2_K(const uint8_t* b, float* y) {
-  alignas(64) float scales[16], minima[16];
+SF_INLINE static void scales_Q2_K(const uint8_t* b, float* scales, float* minima) {
   put(scales, (I8x16)(bytes_at(b) & 15), half_at(b + 80));
   put(minima, (I8x16)bits_of(bytes_at(b), 4, 15), half_at(b + 82));
+}
+SF_INLINE static void decode_Q2_K(const uint8_t* b, float* y) {
+  alignas(64) float scales[16], minima[16];
+  scales_Q2_K(b, scales, minima);
 #pragma GCC unroll 16
   for (int part = 0; part < 16; ++part) {
     const U8x16 q = bytes_at(b + 16 + 32 * (part / 8) + 16 * (part % 2));
@@ -121,13 +124,16 @@ SF_INLINE static uint32_t word_at(const uint8_t* p) {
   return w;
 }
 // 32 bytes of third bits; 64 bytes; 12 bytes of sixteen 6-bit scales; half d
-SF_INLINE static void decode_Q3_K(const uint8_t* b, float* y) {
+SF_INLINE static void scales_Q3_K(const uint8_t* b, float* scales, float*) {
   typedef uint32_t U32x4 __attribute__((vector_size(16)));
   const uint32_t first = word_at(b + 96), second = word_at(b + 100), high = word_at(b + 104);
   const U32x4 packed = {six_bits(first, high, 0), six_bits(second, high, 2), six_bits(first >> 4, high, 4),
                         six_bits(second >> 4, high, 6)};
-  alignas(64) float scales[16];
   put(scales, (I8x16)packed - 32, half_at(b + 108));
+}
+SF_INLINE static void decode_Q3_K(const uint8_t* b, float* y) {
+  alignas(64) float scales[16];
+  scales_Q3_K(b, scales, nullptr);
 #pragma GCC unroll 16
   for (int part = 0; part < 16; ++part) {
     const U8x16 q = bytes_at(b + 32 + 32 * (part / 8) + 16 * (part % 2)), high_bits = bytes_at(b + 16 * (part % 2));
@@ -137,9 +143,10 @@ SF_INLINE static void decode_Q3_K(const uint8_t* b, float* y) {
 }
 // Of Q4_K and Q5_K: half d, dmin; 12 bytes of eight scales and eight minima (scale_and_minimum()). minima[8 ..].
 SF_INLINE static void six_bit_scales(const uint8_t* b, float* scales, float* minima) {
-  typedef uint32_t U32x4 __attribute__((vector_size(16)));
+  typedef uint64_t U64x2 __attribute__((vector_size(16)));
   const uint32_t s = word_at(b + 4), m = word_at(b + 8), low = word_at(b + 12);
-  const U32x4 packed = {s & 0x3f3f3f3fu, six_bits(low, s, 6), m & 0x3f3f3f3fu, six_bits(low >> 4, m, 6)};
+  const U64x2 packed = {(s & 0x3f3f3f3fu) | uint64_t(six_bits(low, s, 6)) << 32,
+                        (m & 0x3f3f3f3fu) | uint64_t(six_bits(low >> 4, m, 6)) << 32};
   put(scales, (I8x16)packed, half_at(b));
   put(minima, (I8x16)packed, half_at(b + 2));
 }
@@ -168,9 +175,12 @@ SF_INLINE static void decode_Q5_K(const uint8_t* b, float* y) {
     }
 }
 // 128 bytes of low bits; 64 of high bits; 16 signed scales; half d
+SF_INLINE static void scales_Q6_K(const uint8_t* b, float* scales, float*) {
+  put(scales, (I8x16)bytes_at(b + 192), half_at(b + 208));
+}
 SF_INLINE static void decode_Q6_K(const uint8_t* b, float* y) {
   alignas(64) float scales[16];
-  put(scales, (I8x16)bytes_at(b + 192), half_at(b + 208));
+  scales_Q6_K(b, scales, nullptr);
 #pragma GCC unroll 16
   for (int part = 0; part < 16; ++part) {
     const int half = part / 8, quarter = part % 8 / 2, at = 16 * (part % 2);

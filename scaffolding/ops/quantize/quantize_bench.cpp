@@ -41,6 +41,15 @@ static Rows quantize_rows([](std::vector<Row>& rows) {
                       };
                     }});
   // Few rows: as fast as the codes are read.
+  for (int64_t m : {1, 4, 16})
+    rows.push_back({"linear_nf4 " + std::to_string(m) + " x 4096", Roof::Copy, wide * wide * 0.5625, share(0.7), [=] {
+                      std::vector<std::tuple<Tensor, Tensor>> weights;
+                      for (int i = 0; i < 8; ++i) weights.push_back(quantize_nf4(random({wide, wide}, kFloat32)));
+                      return [=, x = random({m, wide}, kFloat32), i = size_t(0)]() mutable {
+                        const auto& [codes, absmax] = weights[i++ % weights.size()];
+                        keep(linear_nf4(x, codes, absmax, {}, {}, {}, wide));
+                      };
+                    }});
   for (bool dynamic : {false, true})
     for (int64_t m : {1, 4, 16})
       rows.push_back({"linear_int8 " + std::to_string(m) + " x 4096" + (dynamic ? " dynamic" : ""), Roof::Copy,
