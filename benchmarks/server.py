@@ -169,6 +169,7 @@ def previews(build, folder, rounds, steps=20, each=10):
         for name, options, more in kinds:
             server = Server(build, folder / f"{name[0]}{turn}", *options)
             try:
+
                 def asked(steps, server=server, more=more):  # seconds, median
                     took = []
                     for i in range(each + 2):

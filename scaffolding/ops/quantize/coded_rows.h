@@ -37,11 +37,13 @@ struct NibbleRows {
 #if defined(__AVX2__)
   static constexpr int kOfWord = 8;  // codes
   SF_INLINE bool packs() const { return k % block == 0 && block % kOfWord == 0; }
+#if defined(__AVX512F__)
   template <class P> bool multiply_words(const P& p, const float* a, int64_t a_row) const {
     constexpr WordLayout C{8 * kLanes, 4 * kLanes, 4, 1, 8, 0, 0, 0, 0, 0, 0, true};
     const WordRows rows{codes, k / 2, table, scales, __builtin_ctzll(uint64_t(block))};
     return packs() && dot_words<C>(p, a, a_row, rows);
   }
+#endif
   // A strip of columns, rows of the weight from `row` on: words of codes are turned as they lie and looked up in all
   // columns at once.
   template <class K>

@@ -22,7 +22,7 @@ struct GgufRows {
   SF_INLINE void prefetch(int64_t row, int64_t k0, int64_t count) const {
     for (int64_t b = 0; b < count / f.block * f.bytes; b += 64) __builtin_prefetch(at(row, k0) + b, 0, 2);
   }
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
   template <class P> bool multiply_words(const P& p, const float* a, int64_t a_row) const {
     constexpr int s = kLanes / 4, n = 32 * s;
     float table[16];

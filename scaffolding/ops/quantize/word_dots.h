@@ -8,7 +8,7 @@
 #include "scaffolding/ops/quantize/gguf_decode.h"
 #include "scaffolding/ops/quantize/nibbles.h"
 
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
 namespace sf {
 namespace SF_ISA {
 
@@ -130,13 +130,7 @@ template <WordLayout C> struct WordFormat {
       minima[0] = halves(sixteen_bits(2) ^ 0x8000800080008000);  // which are added
     }
   }
-  SF_INLINE static vf wide(__m128 x) {
-#if defined(__AVX512F__)
-    return (vf_raw)_mm512_zextps128_ps512(x);
-#else
-    return (vf_raw)_mm256_zextps128_ps256(x);
-#endif
-  }
+  SF_INLINE static vf wide(__m128 x) { return (vf_raw)_mm512_zextps128_ps512(x); }
   SF_INLINE static vf halves(uint64_t x) { return wide(_mm_cvtph_ps(_mm_cvtsi64_si128(int64_t(x)))); }
   // The 16 bits at `at` of each block.
   SF_INLINE uint64_t sixteen_bits(int at) const {
@@ -154,32 +148,20 @@ template <WordLayout C> struct WordFormat {
     if constexpr (kBytes) return Words{};
     else if constexpr (!kSmall) return words_at(b + C.codes + 4 * kLanes * v);
     const auto of = [&](int i) { return _mm_loadu_si128((const __m128i*)(b + i * kBlock + C.codes)); };
-#if defined(__AVX512F__)
     const __m512i two = _mm512_inserti32x4(_mm512_castsi128_si512(of(0)), of(1), 1);
     return (Words)_mm512_inserti32x4(_mm512_inserti32x4(two, of(2), 2), of(3), 3);
-#else
-    return (Words)_mm256_inserti128_si256(_mm256_castsi128_si256(of(0)), of(1), 1);
-#endif
   }
   SF_INLINE Words codes(Words w, int v, int field) const {
     if constexpr (C.further == 0) return w;
     Words high;
     if constexpr (kSmall) {  // bit n of a word is number n's
       const uint64_t bits = sixteen_bits(C.further_at + 2 * field);
-#if defined(__AVX512F__)
       high = (Words)_mm512_movm_epi8(bits);
-#else  // four become bytes
-      high = ((uint32_t(bits) - Words{}) >> words_at(kOf.turn[v][field]) & 15) * (0x00204081u << 4);
-#endif
     } else {
       const uint8_t* p = b + C.further_at + (C.further == 2 ? number(v, 0, 0, 0) / 128 * 32 : 0);
       const __m256i bytes = _mm256_loadu_si256((const __m256i*)p);
       const auto& turn = kOf.turn[v][field];
-#if defined(__AVX512F__)
       high = (Words)_mm512_rorv_epi32(_mm512_broadcast_i64x4(bytes), (__m512i)words_at(turn));
-#else  // the same in all lanes
-      high = turn[0] < 16 ? (Words)bytes >> turn[0] : (Words)bytes << (32 - turn[0]);
-#endif
     }
     constexpr uint32_t mask = ((1u << C.bits) - 1) * 0x01010101u;
     return ((field ? w >> uint32_t(C.bits * field) : w) & mask) | (high & ~mask);
@@ -189,11 +171,7 @@ template <WordLayout C> struct WordFormat {
     if constexpr (C.table) return table((NibbleWords)(w >> uint32_t(at)));
     if constexpr (kBytes) {
       const uint8_t* p = b + C.codes + part * kLanes;
-#if defined(__AVX512F__)
       w = (Words)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p));
-#else
-      w = (Words)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p));
-#endif
     } else {
       w = at + bits == 32 ? w >> uint32_t(at) : w & ((1u << bits) - 1) << at;
     }
