@@ -94,6 +94,15 @@ TEST_F(DecodedProduct, of_few_rows_in_every_format_on_any_threads) {
       }
 }
 
+TEST_F(DecodedProduct, of_few_rows_keep_infinities) {
+  for (const char* name : {"Q4_0", "Q5_1", "Q4_K", "Q6_K"}) {
+    const Tensor a = randn({2, 255}), infinite = full({2, 1}, std::numeric_limits<double>::infinity());
+    const Tensor blocks = quantize_gguf(rand({5, 256}) + 1, name);  // all positive
+    const Tensor y = linear_gguf(cat({a, infinite}, 1), blocks, {}, name);
+    EXPECT_EQ(amin(y).item(), std::numeric_limits<double>::infinity()) << name;
+  }
+}
+
 TEST_F(DecodedProduct, of_few_rows_and_nibbles_whose_blocks_begin_with_rows_or_do_not) {
   for (auto [k, block] : {std::pair<int64_t, int64_t>{352, 32}, {192, 64}, {640, 128}, {4096, 4096}, {77, 64}})
     for (int64_t m : {1, 2, 5, 9}) {

@@ -26,7 +26,7 @@ struct WordLayout {
   int each;                         // numbers with a scale and a minimum in common
   int codes, offset = 0;            // where in a block they are; what is taken from each
   int further = 0, further_at = 0;  // bits of a code that lie elsewhere
-  int minima = 0, first = 0;        // how many; the first one's lane
+  int minima = 0, first = 0;        // how many; the first one's lane of a vector
   bool table = false;
 };
 // The weight, and what blocks do not say themselves.
@@ -43,10 +43,9 @@ template <WordLayout C> struct WordFormat {
   static constexpr int kFields = 8 / C.bits, kParts = kBytes ? C.numbers / kLanes : 4;
   static constexpr int kVectors = C.numbers / (kParts * kFields * kLanes), kBlock = C.bytes * 4 / kLanes;
   static constexpr bool kOneScale = C.run * kFields <= C.each;  // for all fields of a word
-  static constexpr int kFirst = C.first / kLanes * kLanes, kMinima = C.minima ? C.first + C.minima : 0;
   // Floats that the activations of a span become.
-  static constexpr int kArranged = C.numbers + (C.offset ? kVectors * (kOneScale ? 1 : kFields) * kLanes : 0) +
-                                   (C.minima ? (kMinima - kFirst + kLanes - 1) / kLanes * kLanes : 0);
+  static constexpr int kArranged =
+      C.numbers + kLanes * ((C.offset ? kVectors * (kOneScale ? 1 : kFields) : 0) + (C.minima ? 1 : 0));
 
   static constexpr int number(int v, int field, int part, int lane) {
     if (kBytes) return part * kLanes + lane;
@@ -58,8 +57,8 @@ template <WordLayout C> struct WordFormat {
     const int at = place(field, part);
     return C.table || kBytes || at + C.bits + C.further == 32 ? 1.f : float(uint32_t(1) << at);
   }
-  // Of a field: its numbers; whose scales its lanes have; by how many bits what lies elsewhere (number n's in byte
-  // n % 32 of 32, or in bit n of a word) is turned to the right to be next to the code.
+  // Of a field: its numbers; whose scales its lanes have; by how many bits what lies elsewhere, number n's in byte
+  // n % 32 of 32, is turned to the right to be next to the code.
   struct Lanes {
     alignas(64) uint32_t scale[kVectors][kFields][kLanes], turn[kVectors][kFields][kLanes];
     uint8_t number[kVectors * kFields][kParts * kLanes];
@@ -71,7 +70,7 @@ template <WordLayout C> struct WordFormat {
       t.scale[v][field][i % kLanes] = uint32_t(n / C.each);
       for (int part = 0; part < kParts; ++part)
         t.number[i / kLanes][part * kLanes + i % kLanes] = uint8_t(number(v, field, part, i % kLanes));
-      t.turn[v][field][i % kLanes] = uint32_t(kSmall ? 4 * (i % kLanes) : C.further * (n / 32) % 8 - C.bits) % 32;
+      t.turn[v][field][i % kLanes] = uint32_t(C.further * (n / 32) % 8 - C.bits) % 32;
     }
     return t;
   }
@@ -96,9 +95,10 @@ template <WordLayout C> struct WordFormat {
           }
         }
       }
-      for (int lane = kFirst; C.minima && (lane < kMinima || lane % kLanes); ++lane, ++to) {
+      for (int lane = 0; C.minima && lane < kLanes; ++lane, ++to) {
+        const int at = lane - C.first;
         *to = 0;
-        for (int i = 0; lane >= C.first && lane < kMinima && i < C.each; ++i) *to -= x[(lane - C.first) * C.each + i];
+        for (int i = 0; at >= 0 && at < C.minima && i < C.each; ++i) *to -= x[at * C.each + i];
       }
     }
   }
@@ -109,13 +109,13 @@ template <WordLayout C> struct WordFormat {
   const uint8_t* b;
   int count;
   uint8_t rest[C.bytes];
-  vf scales[16 / kLanes], minima[16 / kLanes];
+  vf scales, minima;
 
   SF_INLINE explicit WordFormat(const WordRows& rows) : f(rows), table(C.table ? rows.table : kNf4.v) {}
   SF_INLINE void read(const uint8_t* at, int64_t numbers) {
     b = at, count = int(min64(C.numbers, numbers));
     if constexpr (C.numbers == 256) {
-      auto *s = (float*)scales, *m = (float*)minima;
+      auto *s = (float*)&scales, *m = (float*)&minima;
       C.bytes == 84    ? scales_Q2_K(b, s, m)
       : C.bytes == 110 ? scales_Q3_K(b, s, m)
       : C.bytes == 210 ? scales_Q6_K(b, s, m)
@@ -126,8 +126,8 @@ template <WordLayout C> struct WordFormat {
         std::memcpy(rest, at, size_t(count / 32 * kBlock));
         b = rest;
       }
-      scales[0] = halves(sixteen_bits(0));
-      minima[0] = halves(sixteen_bits(2) ^ 0x8000800080008000);  // which are added
+      scales = halves(sixteen_bits(0));
+      minima = halves(sixteen_bits(2) ^ 0x8000800080008000);  // which are added
     }
   }
   SF_INLINE static vf wide(__m128 x) { return (vf_raw)_mm512_zextps128_ps512(x); }
@@ -155,13 +155,11 @@ template <WordLayout C> struct WordFormat {
     if constexpr (C.further == 0) return w;
     Words high;
     if constexpr (kSmall) {  // bit n of a word is number n's
-      const uint64_t bits = sixteen_bits(C.further_at + 2 * field);
-      high = (Words)_mm512_movm_epi8(bits);
+      high = (Words)_mm512_movm_epi8(sixteen_bits(C.further_at + 2 * field));
     } else {
       const uint8_t* p = b + C.further_at + (C.further == 2 ? number(v, 0, 0, 0) / 128 * 32 : 0);
       const __m256i bytes = _mm256_loadu_si256((const __m256i*)p);
-      const auto& turn = kOf.turn[v][field];
-      high = (Words)_mm512_rorv_epi32(_mm512_broadcast_i64x4(bytes), (__m512i)words_at(turn));
+      high = (Words)_mm512_rorv_epi32(_mm512_broadcast_i64x4(bytes), (__m512i)words_at(kOf.turn[v][field]));
     }
     constexpr uint32_t mask = ((1u << C.bits) - 1) * 0x01010101u;
     return ((field ? w >> uint32_t(C.bits * field) : w) & mask) | (high & ~mask);
@@ -180,7 +178,7 @@ template <WordLayout C> struct WordFormat {
   SF_INLINE vf scale(int v, int field) const {
     if constexpr (kBytes) return vf(half_at(b));
     Words places = words_at(kOf.scale[v][field]);
-    vf from = scales[kOf.scale[v][field][0] / kLanes];
+    vf from = scales;
     if constexpr (kNibbles) {
       const int64_t first = 2 * (b - f.codes) >> f.block_bits;
       const int blocks = count >> f.block_bits;
@@ -233,9 +231,10 @@ template <WordLayout C, int MR>
         SF_EACH_ROW acc[i] = fma(some[i], scale, acc[i]);
       }
     }
-#pragma GCC unroll 2
-    for (int m = F::kFirst; m < F::kMinima; m += kLanes, a += kLanes)
-      SF_EACH_ROW acc[i] = fma(span.minima[m / kLanes], load(a + i * a_row), acc[i]);
+    if constexpr (C.minima) {
+      SF_EACH_ROW acc[i] = fma(span.minima, load(a + i * a_row), acc[i]);
+      a += kLanes;
+    }
   }
   SF_EACH_ROW store(sums + i * kSumsRow, acc[i]);
 }
@@ -269,9 +268,13 @@ static void multiply_columns(const WordRows& f, const Epilogue& e, int64_t m, in
   }
 }
 
-// Whether it pays, and has been done then. a: rows of p as float32, a_row apart.
+// Whether it pays, and has been done then. a: rows of p as float32, a_row apart, with zeros past p.k up to whole
+// vectors. Not for infinities: an offset or a minimum of theirs, taken by itself, leaves NaN.
 template <WordLayout C, class P> static bool dot_words(const P& p, const float* a, int64_t a_row, const WordRows& f) {
   if (p.m > kWordRows) return false;
+  vf zero(0.f);
+  for (int64_t i = 0; i < p.m * a_row; i += kLanes) zero = fma(load(a + i), vf(0.f), zero);
+  if (!(reduce_add(zero) == 0)) return false;
   const int64_t row = ceil_div(p.k, C.numbers) * WordFormat<C>::kArranged;
   auto* to = static_cast<float*>(scratch(size_t(p.m * row) * sizeof(float), kSlotB));
   for (int64_t i = 0; i < p.m; ++i) WordFormat<C>::arrange(a + i * a_row, p.k, to + i * row);
