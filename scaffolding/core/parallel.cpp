@@ -15,6 +15,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/memory_room.h"
 #include "scaffolding/core/parallel_guided.h"
+#include "scaffolding/core/release_threads.h"
 
 namespace sf {
 
@@ -60,6 +61,10 @@ void set_num_threads(int n) {
   omp_set_num_threads(n);
 }
 
+void release_threads() {
+  if (!omp_in_parallel() && !t_inside) omp_pause_resource_all(omp_pause_soft);
+}
+
 int thread_index() { return t_inside ? t_index : 0; }
 
 ComputeScope::ComputeScope() {
@@ -93,9 +98,7 @@ namespace {
 // A child has the thread that forked and none of its team, for which the next region would wait for ever. So
 // the team ends before the fork, and parent and child start one of their own when they next compute: oneDNN's regions,
 // which are OpenMP's too, as well as ours.
-void before_fork() {
-  if (!omp_in_parallel()) omp_pause_resource_all(omp_pause_soft);
-}
+void before_fork() { release_threads(); }
 // Whatever other host threads were at, they are not in the child.
 void in_child() { g_busy.store(t_depth > 0); }
 [[maybe_unused]] const int registered = pthread_atfork(before_fork, nullptr, in_child);

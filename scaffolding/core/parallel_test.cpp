@@ -6,13 +6,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "scaffolding/core/release_threads.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf {
@@ -79,6 +82,35 @@ TEST(ParallelForGuided, WhoIsSlowDoesLess) {
 TEST(ParallelForGuided, ExceptionsReachTheCaller) {
   EXPECT_THROW(parallel_for_guided(10, [](int64_t begin, int64_t) { throw std::out_of_range(std::to_string(begin)); }),
                std::out_of_range);
+}
+
+int threads_of_the_process() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  for (int n; status >> word;)
+    if (word == "Threads:" && status >> n) return n;
+  return -1;
+}
+
+TEST(ReleaseThreads, TheTeamEndsAndComesAgain) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "its teams last as long as their regions";
+#endif
+  const int threads = num_threads();
+  set_num_threads(3);
+  // A thread of its own: the test's may have a team already.
+  std::thread([] {
+    const int before = threads_of_the_process();
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(team(), 3u);
+      EXPECT_EQ(threads_of_the_process(), before + 2);
+      parallel_for(3, 1, [](int64_t, int64_t) { release_threads(); });  // nothing inside a region
+      EXPECT_EQ(threads_of_the_process(), before + 2);
+      release_threads();
+      EXPECT_EQ(threads_of_the_process(), before);
+    }
+  }).join();
+  set_num_threads(threads);
 }
 
 class Fork : public testing::Test {

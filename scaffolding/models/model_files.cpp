@@ -6,6 +6,7 @@
 
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/release_threads.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/formats/sharded.h"
 #include "scaffolding/io/formats/torch_file.h"
@@ -281,6 +282,7 @@ static void fill(Model& model, const io::Checkpoint& file, LoadModelOptions opti
   if (ring) ring->finish();  // other streams may use the model from now on
   nn::load_state_dict(model, state, {.strict = true, .assign = true});
   model.eval();
+  release_threads();  // whoever loads need not be who computes
 }
 
 std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOptions& options,

@@ -14,6 +14,7 @@
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/core/release_threads.h"
 #include "scaffolding/diffusion/pipelines/ltx2/latent_filters.h"
 #include "scaffolding/diffusion/pipelines/pipelines.h"
 
@@ -346,6 +347,7 @@ void bind_pipelines(nb::module_& core) {
     return pipeline_for(who, class_name, task_of(task)).name;
   });
   m.def("generate", &generate);
+  m.def("release_threads", &release_threads, nb::call_guard<nb::gil_scoped_release>());
   auto released = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Run>(m, "Run")
       .def_prop_ro("done", &Run::done)

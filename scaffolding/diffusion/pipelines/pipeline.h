@@ -16,6 +16,7 @@
 // Copies share their components; one call at a time for those.
 #pragma once
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/core/release_threads.h"
 #include "scaffolding/diffusion/pipelines/component_slots.h"
 #include "scaffolding/diffusion/pipelines/denoiser_graphs.h"
 #include "scaffolding/diffusion/pipelines/option_fields.h"
@@ -144,7 +145,9 @@ template <class Self, class O, class Base = DiffusionPipeline> class PipelineOf 
   PipelineOutput operator()(const O& options) const {
     std::unique_ptr<Run> run = start(options);
     while (!run->done()) run->step();
-    return run->finish();
+    PipelineOutput out = run->finish();
+    release_threads();  // the next call may come from another thread
+    return out;
   }
 
   // A folder, or a repository of the hub: see load_pipeline (pipeline_files.h).

@@ -26,6 +26,7 @@
 #include <sstream>
 #include <thread>
 
+#include "scaffolding/core/alone_scope.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/server/http/http_server.h"
 #include "scaffolding/server/http/url.h"
@@ -296,6 +297,7 @@ void Connection::on_body(beast::error_code error) {
   if (server_->callbacks.at_once && server_->callbacks.at_once(*request_))
     return server_->callbacks.handle(request_, std::move(exchange));
   asio::post(server_->handlers, [server = server_, request = request_, exchange]() mutable {
+    const AloneScope alone;  // the cores belong to what makes pictures
     server->callbacks.handle(std::move(request), std::move(exchange));
   });
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "scaffolding/core/alone_scope.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 
@@ -89,6 +90,7 @@ Tensor LatentMap::picture(const Tensor& latents) const {
 const std::string& Preview::png() const {
   std::lock_guard lock(mutex_);
   if (map_) {
+    const AloneScope alone;  // whoever asks, a socket's thread among them
     png_ = io::encode_image(map_->picture(latents_), io::ImageFormat::PNG, {.compression = 1});
     map_.reset(), latents_ = {};
   }

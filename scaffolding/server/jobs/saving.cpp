@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <thread>
 
+#include "scaffolding/core/alone_scope.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/release_threads.h"
 #include "scaffolding/server/jobs/live_jobs.h"
 #include "scaffolding/server/unavailable.h"
 
@@ -55,7 +58,13 @@ void Jobs::save(SavingItem item) {
   saving_->changed.wait(lock, [&] { return saving_->items.size() < kMostUnsaved; });
   if (item.file) {
     ++item.job->unsaved;
-    item.make = std::packaged_task<std::string()>(std::move(item.file));
+    const bool others = queue_.size() > 0 ||
+                        std::any_of(groups_.begin(), groups_.end(), [](const Group& g) { return !g.jobs.empty(); });
+    item.make = std::packaged_task<std::string()>([file = std::move(item.file), others] {
+      std::optional<AloneScope> alone;  // what is drawn meanwhile has the cores
+      if (others) alone.emplace();
+      return file();
+    });
     item.made = item.make.get_future();
   }
   saving_->items.push_back(std::move(item));
@@ -82,6 +91,7 @@ void Jobs::make_files() {
     lock.unlock();
     make();
     make = {};  // and what it holds
+    release_threads();
     lock.lock();
   }
 }

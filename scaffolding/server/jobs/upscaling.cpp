@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/release_threads.h"
 #include "scaffolding/data/resize.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/models/upscalers/upscale.h"
@@ -108,10 +109,12 @@ void Upscaling::work() {
     try {
       for (auto& picture : task.what.pictures) pictures.push_back(enlarged(picture, task.what, task.is_wanted));
     } catch (const NobodyWaits&) {
+      release_threads();
       continue;
     } catch (const std::exception&) {
       error = std::current_exception();
     }
+    release_threads();
     task.then(std::move(pictures), error);
   }
 }

@@ -1,5 +1,8 @@
 """Pipelines beyond diffusers' pictures: arguments, components written in Python, callbacks, refusals."""
 
+import os
+import threading
+
 import numpy as np
 import pytest
 import test_pipelines as golden
@@ -430,3 +433,35 @@ def test_what_a_run_can_do_between_steps():
     assert run.done and float(run.finish().images.abs().max()) == 0
     with pytest.raises(TypeError, match="unexpected keyword argument 'promt'"):
         pipe.start(promt="the cat")
+
+
+@pytest.mark.parametrize("output_type", ["pil", "np", "latent"])
+def test_a_call_leaves_no_threads_behind(output_type):
+    # Those of each thread that called would be more than there are processors: all then wait by sleeping.
+    threads, pipe, seen = sf.get_num_threads(), make(), []
+
+    def callback(*_):
+        seen.append(len(os.listdir("/proc/self/task")))
+        return {}
+
+    def call():
+        seen.append(len(os.listdir("/proc/self/task")))
+        pipe(
+            "the cat",
+            height=256,
+            width=256,
+            num_inference_steps=1,
+            output_type=output_type,
+            callback_on_step_end=callback,
+        )
+        seen.append(len(os.listdir("/proc/self/task")))
+
+    sf.set_num_threads(3)
+    try:
+        caller = threading.Thread(target=call)
+        caller.start()
+        caller.join()
+    finally:
+        sf.set_num_threads(threads)
+    before, inside, after = seen
+    assert inside == before + 2 and after == before

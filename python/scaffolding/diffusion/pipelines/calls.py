@@ -65,10 +65,13 @@ class PipelineCalls:
     def _shown(self, images, output_type):
         """Pictures or clips as asked for, of values in [0, 1], or of frames of bytes."""
         if self._as_frames(output_type):
-            return self.video_processor.frames_from_bytes(images, output_type)
-        if ENTRIES[self._entry_name]["makes_clips"]:
-            return self.video_processor.frames_from_unit_range(images, output_type)
-        return self.image_processor.from_unit_range(images, output_type)
+            shown = self.video_processor.frames_from_bytes(images, output_type)
+        elif ENTRIES[self._entry_name]["makes_clips"]:
+            shown = self.video_processor.frames_from_unit_range(images, output_type)
+        else:
+            shown = self.image_processor.from_unit_range(images, output_type)
+        _pipelines.release_threads()  # the next call may come from another of Python's threads
+        return shown
 
     def _result(self, images, sound, return_dict):
         what = "frames" if ENTRIES[self._entry_name]["makes_clips"] else "images"
