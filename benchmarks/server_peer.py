@@ -195,6 +195,8 @@ def asked_meanwhile(server, times):
 
 
 def line(name, ours, peer, unit, more_is_better=False, words=("faster", "SLOWER")):
+    if min(ours, peer) <= 0:  # a difference of two times, within their noise
+        return print(f"{name:48} {ours:10.2f} {peer:10.2f} {unit:10}", flush=True)
     times = ours / peer if more_is_better else peer / ours
     told = f"{times:.2f} times {words[0]}" if times > 1 else f"{1 / times:.2f} times {words[1]} THAN PEER"
     told = "as the peer" if 0.995 < times < 1.005 else told
@@ -281,7 +283,7 @@ class Comparison:
         quarter = [self.picture(server, STOPPED_STEPS) / 4 for server in servers]
 
         def not_free(at):
-            return max(0, self.picture(servers[at], 1, SMALL) - alone[at])
+            return self.picture(servers[at], 1, SMALL) - alone[at]
 
         for _ in range(self.rounds):
             for at, server in enumerate(servers):
