@@ -102,7 +102,9 @@ PipelineOutput Hires::operator()(const AnyOptions& options) const {
   while (!run->done()) run->step();
   run = second(options, *run);
   while (!run->done()) run->step();
-  return run->finish();
+  PipelineOutput out = run->finish();
+  release_threads();
+  return out;
 }
 
 }  // namespace sf::diffusion
