@@ -124,7 +124,7 @@ foreach(isa ${sf_tile_isas})
   add_library(sf_cpu_${isa} OBJECT ${sf_amx})
   target_compile_options(sf_cpu_${isa} PRIVATE ${isa_flags_${isa}} -ffp-contract=fast -fno-math-errno
                                                -fno-trapping-math ${sf_sanitized_kernels})
-  target_compile_definitions(sf_cpu_${isa} PRIVATE SF_ISA=${isa} SF_ISA_PRIORITY=12)
+  target_compile_definitions(sf_cpu_${isa} PRIVATE SF_ISA=${isa} SF_ISA_PRIORITY=12 SF_AMX_ALONE)
   list(APPEND sf_isa_objects sf_cpu_${isa})
 endforeach()
 

@@ -59,7 +59,7 @@ SF_INLINE int64_t depth_block_of(int64_t channels, int64_t taps, int64_t most) {
 
 // Strips x parts of the tiles, at least `least`, so that no thread waits long for another: the fewest parts that keep
 // threads 90 % busy.
-static int64_t parts_for(int64_t strips, int64_t tiles, int64_t least) {
+inline int64_t parts_for(int64_t strips, int64_t tiles, int64_t least) {
   const int64_t threads = num_threads();
   for (int64_t parts = least; parts < 8; ++parts) {
     const int64_t tasks = strips * parts;

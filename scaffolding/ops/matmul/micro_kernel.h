@@ -142,7 +142,6 @@ using TileFn = void (*)(int64_t depth, const typename K::Unit* a, int64_t a_row,
                         const typename K::Unit* b, int64_t b_step, typename K::Acc* c, int64_t c_row,
                         const typename K::Acc* rest, int64_t rest_row, const char* ahead, int64_t ahead_step);
 
-// The kernel for `rows` in 1..MR, `vecs` in 1..kTileVecs.
 template <class K, bool kPacked> struct TileFor {
   template <int MR = (kPacked ? kTileRows : kStridedRows)> SF_INLINE static TileFn<K> find(int rows, int vecs) {
     if constexpr (MR > 1)
@@ -150,9 +149,21 @@ template <class K, bool kPacked> struct TileFor {
     return vecs == 1 ? &tile<K, MR, 1, kPacked> : &tile<K, MR, kTileVecs, kPacked>;
   }
 };
-template <class K, bool kPacked> SF_INLINE TileFn<K> tile_for(int rows, int vecs) {
+// The kernel for `rows` in 1..MR, `vecs` in 1..kTileVecs.
+template <class K, bool kPacked> [[gnu::noinline]] TileFn<K> tile_for(int rows, int vecs) {
   return TileFor<K, kPacked>::find(rows, vecs);
 }
+
+#if !defined(SF_AMX_ALONE)  // compiled once for an instruction set, in tiles.cpu.cpp; *.amx.cpp have their own
+extern template TileFn<MulF32> tile_for<MulF32, true>(int, int);
+extern template TileFn<MulF32> tile_for<MulF32, false>(int, int);
+extern template TileFn<MulF64> tile_for<MulF64, true>(int, int);
+extern template TileFn<MulF64> tile_for<MulF64, false>(int, int);
+#if defined(__AVX512BF16__)
+extern template TileFn<MulBF16> tile_for<MulBF16, true>(int, int);
+extern template TileFn<MulBF16> tile_for<MulBF16, false>(int, int);
+#endif
+#endif
 
 }  // namespace SF_ISA
 }  // namespace sf

@@ -112,11 +112,18 @@ template <int MR, int NV, int kGroups>
 
 using RowTileFn = void (*)(int64_t depth, const float* const* a, int64_t stride, const float* b, float* c,
                            int64_t c_row, const float* rest, int64_t rest_row, const Ahead& next);
-template <int kGroups, int MR = kTileRows / kGroups* kGroups> SF_INLINE RowTileFn row_tile_for(int rows, int vecs) {
+template <int kGroups, int MR = kTileRows / kGroups* kGroups> SF_INLINE RowTileFn find_row_tile(int rows, int vecs) {
   if constexpr (MR > kGroups)
-    if (rows < MR) return row_tile_for<kGroups, MR - kGroups>(rows, vecs);
+    if (rows < MR) return find_row_tile<kGroups, MR - kGroups>(rows, vecs);
   return vecs == 1 ? &tile_rows<MR, 1, kGroups> : &tile_rows<MR, kTileVecs, kGroups>;
 }
+template <int kGroups> [[gnu::noinline]] RowTileFn row_tile_for(int rows, int vecs) {
+  return find_row_tile<kGroups>(rows, vecs);
+}
+#if !defined(SF_AMX_ALONE)
+extern template RowTileFn row_tile_for<1>(int, int);
+extern template RowTileFn row_tile_for<2>(int, int);
+#endif
 
 // The operand that is read where it lies: kGroups matrices [rows, k] with one stride,
 // whose row r is multiplied together.
