@@ -101,6 +101,21 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/fuse/fuse_steps.cpu.cpp
                               PROPERTIES COMPILE_OPTIONS "-fschedule-insns;-fsched-pressure")
 endif()
+# Small kernels whose headers take longer to compile than what is in them: one unit for each instruction set.
+if(SF_UNITY)
+  set(sf_small_kernels
+      ops/adamw/adamw ops/copy/copy_convert ops/copy/reverse ops/copy/transpose ops/copy/whole_numbers
+      ops/fused/filtered_snake/filtered_snake ops/fused/framed_norm/norm_silu_framed ops/fused/modulate/modulate
+      ops/fused/spatial_norm/spatial_norm ops/index/index_add ops/quantize/dequantize ops/quantize/fp8 ops/search/count
+      optim/multi_tensor optim/sgd)
+  set(sf_small_text "")
+  foreach(name ${sf_small_kernels})
+    list(REMOVE_ITEM sf_cpu ${PROJECT_SOURCE_DIR}/scaffolding/${name}.cpu.cpp)
+    string(APPEND sf_small_text "#include \"scaffolding/${name}.cpu.cpp\"\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/unity/small_kernels.cpu.cpp CONTENT "${sf_small_text}" @ONLY)
+  list(APPEND sf_cpu ${PROJECT_BINARY_DIR}/unity/small_kernels.cpu.cpp)
+endif()
 set(sf_vector_isas ${SF_ISAS})
 list(REMOVE_ITEM sf_vector_isas amx_emulated)
 set(sf_isa_objects "")
