@@ -1,28 +1,28 @@
 # Several sources in one translation unit: headers take half the time that the files compiled alone would.
-# A group is a folder, or the small folders of one parent that begin with the same letter, so that a new file changes
-# one group and ccache keeps the others. Files with definitions or options of their own stay alone. Those below, whose
-# unnamed namespaces have a name that a neighbour's has too, are joined with strangers. CMake's UNITY_BUILD writes
+# A group is a folder, or the small folders of one parent that begin with neighbouring letters, so that a new file
+# changes one group and ccache keeps the others. Files with definitions or options of their own stay alone. Those below,
+# whose unnamed namespaces have a name that a neighbour's has too, are joined with strangers. CMake's UNITY_BUILD writes
 # where the checkout lies into its files (until 4.0), so that ccache would compile them anew in every clone.
 option(SF_UNITY "Compile several sources at once: half the time for a whole build, longer for one changed file" ON)
 
 set(sf_apart
-    cli/launch cli/model_names
-    autograd/function_test autograd/gradcheck_test autograd/inplace_test data/recolour_test data/transforms_test
-    diffusion/memory/plan_test diffusion/schedulers/scheduling_unipc_multistep io/formats/safetensors
-    io/hub/model_folder models/autoencoders/autoencoder_kl_cogvideox models/autoencoders/autoencoder_tiny
-    models/autoencoders/vae models/parts/feed_forward_test models/parts/norm_test models/parts/projections_test
-    models/parts/seamless_test models/single_file/packed_files models/text_encoders/t5
-    models/transformers/pixart_transformer_2d models/transformers/tora_transformer_3d models/transformers/tora_test
-    models/unets/unet_2d_condition models/unets/unet_2d_condition_encoder models/unets/unet_2d_test
-    models/unets/unet_3d_blocks
-    models/upscalers/srvgg_net_compact nn/fractional_max_pool nn/max_unpool ops/attention/attention_cudnn_test
-    ops/attention/attention_device_test ops/fuse/fuse_cuda ops/fuse/fuse_registers ops/index/index_select
-    ops/index/nonzero ops/pointwise/pointwise_values_test ops/random/philox ops/reduce/reduce_values_test
-    ops/reduce/running_test ops/rms_norm/rms_norm ops/search/search_native ops/sort/sort_test optim/adam
-    optim/adam8bit server/http/http_server.beast tokenizers/clip_tokenizer tokenizers/tokenizer
-    tokenizers/tokenizer_test tokenizers/word_trainer train/evaluation/clip_tracker
-    train/evaluation/composition_judge_test bindings/data/bind_video bindings/models/bind_models
-    bindings/nn/bind_nn_module bindings/optim/bind_schedule)
+    cli/launch cli/model_names cli/new_file autograd/function_test autograd/gradcheck_test autograd/inplace_test
+    data/recolour_test data/transforms_test diffusion/memory/plan_test
+    diffusion/schedulers/scheduling_unipc_multistep io/formats/safetensors io/hub/model_folder
+    models/autoencoders/autoencoder_kl_cogvideox models/autoencoders/autoencoder_tiny models/autoencoders/vae
+    models/parts/feed_forward_test models/parts/norm_test models/parts/projections_test models/parts/seamless_test
+    models/single_file/packed_files models/text_encoders/t5 models/transformers/pixart_transformer_2d
+    models/transformers/tora_test models/transformers/tora_transformer_3d models/unets/unet_2d_condition
+    models/unets/unet_2d_condition_encoder models/unets/unet_2d_condition_test models/unets/unet_2d_test
+    models/unets/unet_3d_blocks models/upscalers/srvgg_net_compact nn/fractional_max_pool nn/max_unpool
+    ops/attention/attention_cudnn_test ops/attention/attention_device_test ops/conv/conv
+    ops/embedding_bag/embedding_bag ops/fuse/fuse_cuda ops/fuse/fuse_registers ops/fused/linear_act/linear_act
+    ops/index/index_select ops/index/nonzero ops/interpolate/interpolate ops/pointwise/pointwise_values_test
+    ops/random/philox ops/reduce/reduce_values_test ops/reduce/running_test ops/reduce/summaries_test
+    ops/rms_norm/rms_norm ops/search/search_native ops/sort/sort_test optim/adam optim/adam8bit
+    server/http/http_server.beast tokenizers/clip_tokenizer tokenizers/tokenizer tokenizers/tokenizer_test
+    tokenizers/word_trainer train/evaluation/clip_tracker train/evaluation/composition_judge_test
+    bindings/data/bind_video bindings/models/bind_models bindings/nn/bind_nn_module bindings/optim/bind_schedule)
 
 macro(sf_join source unit)   # of sf_unity: its `units`, and the text of each
   cmake_path(SET included ${source})
@@ -73,12 +73,18 @@ function(sf_unity target)
     list(LENGTH files_${key} count)
     cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
     if(count LESS 4)
-      string(REGEX REPLACE "/([^/])[^/]*$" "/\\1" name "${name}")
+      foreach(letters a-d e-l m-r s-z)
+        string(REGEX REPLACE "/[${letters}][^/]*$" "/${letters}" name "${name}")
+      endforeach()
     endif()
     string(MAKE_C_IDENTIFIER "${name}" name)
+    math(EXPR parts "(${count} + 5) / 12")   # of about a dozen
+    if(parts EQUAL 0)
+      set(parts 1)
+    endif()
     set(index 0)
     foreach(source ${files_${key}})
-      math(EXPR part "${index} / 12")
+      math(EXPR part "${index} * ${parts} / ${count}")
       math(EXPR index "${index} + 1")
       sf_join(${source} ${PROJECT_BINARY_DIR}/unity/${target}/${name}_${part}.cpp)
     endforeach()

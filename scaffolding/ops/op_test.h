@@ -14,11 +14,14 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "scaffolding/core/op.h"
 
 namespace sf::test {
 
 inline constexpr std::monostate none{};
+inline constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
 struct Sample {
   std::vector<Value> args;  // missing trailing ones take their defaults

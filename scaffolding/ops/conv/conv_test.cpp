@@ -114,7 +114,7 @@ TEST(Winograd, bfloat16_is_the_exact_result_rounded) {
                          {{3, 96, 9, 12}, {32, 96, 3, 3}, {1, 1}},
                          {{1, 64, 5, 40, 33}, {32, 64, 3, 3, 3}, {2, 1, 1}}}) {
     ConvShape shape;
-    for (size_t i = 0; i < l.padding.size(); ++i) shape.padding[i] = l.padding[i];
+    for (size_t i = 0; i < size_t(l.padding.size()); ++i) shape.padding[i] = l.padding[i];
     const Tensor x = to_channels_last(randn(l.x)).to(kBFloat16), w = randn(l.w).to(kBFloat16);
     const Tensor dy = to_channels_last(randn(conv_output(x, w, {}, shape).shape())).to(kBFloat16);
     auto results = [&](DType t) {

@@ -12,7 +12,6 @@ namespace sf::test {
 
 namespace {
 
-const double kNan = std::nan("");
 Tensor with_nan() { return tensor({3, kNan, 1, 2, 5, 4, kNan, kNan, 0, 7, 8, 9}, kFloat64).reshape({3, 4}); }
 
 }  // namespace

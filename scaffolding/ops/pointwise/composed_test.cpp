@@ -11,8 +11,6 @@ namespace sf::test {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-
 Tensor with_specials() { return tensor({1.5, kNan, kInf, -kInf, -2.0, 0.0}, kFloat64); }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/random.h"
 #include "scaffolding/ops/view/view.h"
@@ -16,8 +17,6 @@ namespace sf::test {
 namespace {
 
 using Doubles = std::vector<double>;
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-
 Tensor whole(std::initializer_list<int64_t> v, DType t = kInt64) {
   return tensor(std::vector<int64_t>(v), {int64_t(v.size())}, t);
 }

@@ -8,7 +8,6 @@ namespace sf::test {
 
 namespace {
 Value dims(std::initializer_list<int64_t> d) { return Shape(d); }
-const double kInf = std::numeric_limits<double>::infinity();
 }  // namespace
 
 SF_OP_TEST(sum) {

@@ -8,6 +8,7 @@
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -15,8 +16,6 @@ namespace sf::test {
 namespace {
 
 using Doubles = std::vector<double>;
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-
 // n numbers spread evenly over [0, 1).
 Tensor ramp(int64_t n, DType t = kFloat32) {
   Tensor x = empty({n}, kFloat64);

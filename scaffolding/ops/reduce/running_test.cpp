@@ -1,19 +1,12 @@
 #include "scaffolding/ops/reduce/running.h"
 
 #include <cmath>
-#include <limits>
 
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf::test {
-
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
 
 SF_OP_TEST(cummax) {
   sample(distinct({2, 5}), 1);

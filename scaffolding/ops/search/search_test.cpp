@@ -11,7 +11,6 @@ namespace sf::test {
 
 namespace {
 
-const double kNan = std::nan("");
 Tensor in_order(const Tensor& x) { return std::get<0>(sort(x)); }
 
 }  // namespace

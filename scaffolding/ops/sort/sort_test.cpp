@@ -42,8 +42,6 @@ SF_OP_TEST(topk) {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-
 TEST(sort, nan_is_the_largest_and_equals_keep_their_order) {
   for (auto t : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
     Tensor x = tensor({kNan, 1, -0.0, kInf, 0.0, -kInf, 1, -kNan}, t);
