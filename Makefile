@@ -7,7 +7,9 @@ PY := .venv/bin/python
 # A build folder keeps the generator that it was made with.
 generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 
-# After `make demo`, which compiles for this processor alone.
+# `make demo` and `make test` compile a new folder's kernels for this processor alone; `make build` and all others for
+# every one, in such a folder too.
+own_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DSF_ISAS=native)
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
@@ -26,7 +28,7 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
 demo:
 	tools/setup.sh --program
 	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) \
-	  -DCMAKE_BUILD_TYPE=Release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DSF_ISAS=native) $(CMAKE_ARGS)
+	  -DCMAKE_BUILD_TYPE=Release $(own_isa) $(CMAKE_ARGS)
 	cmake --build $(BUILD) --parallel $(JOBS) --target scaffolding_program
 	$(BUILD)/scaffolding demo --output $(BUILD)/demo
 	$(BUILD)/scaffolding txt2vid "rocket, noto" --trajectory "10,54 32,20 54,10" --seed 7 --force \
@@ -121,7 +123,9 @@ bare-room-abi3: manylinux-abi3
 pictures: build
 	$(PY) tools/make_pictures.py $(BUILD)
 
-# Every test that needs no GPU; the last line says how many passed and failed.
+# Every test that needs no GPU; the last line says how many passed and failed. After `make build` with the kernels of
+# other instruction sets, as far as this processor runs them.
+test: every_isa = $(own_isa)
 test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_BUILD_EXAMPLES=ON -DSF_BUILD_BENCHMARKS=ON
 test: build
 	$(PY) tools/run_tests.py $(BUILD)

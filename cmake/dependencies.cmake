@@ -114,6 +114,9 @@ if(SF_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${SF_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${SF_CCACHE})
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")   # it collects garbage from 512 MB on, not 128: up to a tenth less time
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
+endif()
 find_program(SF_MOLD mold)
 if(SF_MOLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # What runs before main() stays together, as GNU ld has it: spread over the library, it brings twice the pages in.

@@ -65,6 +65,19 @@ def build_dir(request):
 
 
 @pytest.fixture
+def needs_isa(build_dir):
+    """Skips a test where this build has no kernels of the instruction set, or the processor does not run them."""
+
+    def check(isa):
+        listed = [build_dir / "scaffolding", "ops", "matmul", "--where"]
+        done = subprocess.run(listed, capture_output=True, text=True, env=os.environ | {"SF_ISA": isa})
+        if done.returncode != 0 or f"native-{isa}" not in done.stdout.split():
+            pytest.skip(f"this processor does not run {isa}, or this build has none of it (`make build` has all)")
+
+    return check
+
+
+@pytest.fixture
 def build_lock(build_dir):
     """No test of another process runs CMake in the build folder meanwhile: it writes logs and manifests there."""
     with open(build_dir / "CMakeCache.txt") as cache:

@@ -30,13 +30,9 @@ def make_picture(build, path, **environment):
 
 
 @pytest.mark.parametrize("isa", ["avx2", "avx512", "avx512bf16"])
-def test_the_picture_is_the_stored_one(build_dir, tmp_path, isa):
+def test_the_picture_is_the_stored_one(build_dir, tmp_path, isa, needs_isa):
     sf = pytest.importorskip("scaffolding")
-    compiled = subprocess.run(
-        [build_dir / "scaffolding", "ops", "add", "--where"], capture_output=True, text=True, check=True
-    ).stdout
-    if f"native-{isa}" not in compiled.split():
-        pytest.skip(f"this build has no kernels for {isa}, or this processor does not run them")
+    needs_isa(isa)
     assert REFERENCE.exists(), f"{REFERENCE} is missing: python tests/test_shipped_model.py {build_dir}"
     make_picture(build_dir, tmp_path / "a.png", SF_ISA=isa)
     picture, expected = (sf.io.read_image(str(path)).float() for path in (tmp_path / "a.png", REFERENCE))

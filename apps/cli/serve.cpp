@@ -7,7 +7,7 @@
 
 #include "apps/cli/commands.h"
 #include "scaffolding/core/error.h"
-#ifdef SF_WITH_SERVER
+#if SF_WITH_SERVER
 #include "apps/cli/files.h"
 #include "apps/cli/quantize_option.h"
 #include "apps/cli/samplers.h"
@@ -17,7 +17,7 @@
 
 namespace sf::cli {
 
-#ifdef SF_WITH_SERVER
+#if SF_WITH_SERVER
 
 namespace {
 

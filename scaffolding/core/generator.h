@@ -6,7 +6,6 @@
 // Shared by handle. Locked: two threads may draw from one generator, in an order that is then up to them.
 #pragma once
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -43,9 +42,6 @@ class GeneratorImpl : public RefCounted {
   virtual void permutation(int64_t* p, int64_t n) = 0;  // of 0 .. n-1
 
   static void destroy(GeneratorImpl* g) { delete g; }
-
- protected:
-  mutable std::mutex lock_;
 };
 using Generator = Ref<GeneratorImpl>;
 

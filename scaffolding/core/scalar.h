@@ -1,6 +1,5 @@
 // Scalar: a bool, integer or real number that never widens a tensor's dtype (half * 2.0 stays half).
 #pragma once
-#include <cmath>
 #include <concepts>
 #include <cstdint>
 

@@ -9,17 +9,30 @@
 namespace sf {
 
 using Floats = std::vector<double>;
-// A std::variant, whose copies and destructor are compiled once.
+// A std::variant that is made, copied and destroyed in one source file: its own constructors try each alternative.
 using ValueVariant = std::variant<std::monostate, Tensor, bool, int64_t, double, std::string, Shape, Floats, Tensors,
                                   DType, Device, Generator>;
 class Value : public ValueVariant {
  public:
-  using ValueVariant::variant;
   Value();
+  Value(std::monostate none);
+  Value(Tensor tensor);
+  Value(bool flag);
+  Value(int number);
+  Value(int64_t number);
+  Value(double number);
+  Value(const char* text);
+  Value(const void*) = delete;  // no bool
+  Value(std::string text);
+  Value(Shape numbers);
+  Value(Floats numbers);
+  Value(Tensors tensors);
+  Value(DType dtype);
+  Value(Device device);
+  Value(Generator generator);
   Value(const Value& other);
   Value(Value&& other) noexcept;
   ~Value();
-  using ValueVariant::operator=;
   Value& operator=(const Value& other);
   Value& operator=(Value&& other) noexcept;
 };

@@ -62,6 +62,9 @@ std::vector<uint32_t> buckets_of(const ImageDataset& dataset, const AspectBucket
   return out;
 }
 
+DataLoader::DataLoader(DataLoader&&) noexcept = default;
+DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
+DataLoader::~DataLoader() = default;
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
   SF_CHECK(dataset_, "DataLoader: needs a dataset");

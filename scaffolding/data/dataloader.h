@@ -44,8 +44,9 @@ class DataLoader {
  public:
   // ValueError for an empty dataset and impossible arguments.
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options = {});
-  DataLoader(DataLoader&&) = default;
-  DataLoader& operator=(DataLoader&&) = default;
+  DataLoader(DataLoader&&) noexcept;
+  DataLoader& operator=(DataLoader&&) noexcept;
+  ~DataLoader();
 
   int64_t size() const;         // batches of an epoch
   std::optional<Batch> next();  // of the epoch under way, started if there is none; empty at its end

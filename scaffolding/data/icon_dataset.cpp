@@ -1,6 +1,7 @@
 #include "scaffolding/data/icon_dataset.h"
 
 #include <algorithm>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -74,6 +75,12 @@ std::string icon_prompt(const std::string& caption, const std::string& style, co
          (background.empty() ? "" : ", on a " + background + " background");
 }
 
+struct IconDataset::Drawings {
+  std::mutex lock;
+  Tensors pictures;  // undefined where it was not asked for, or had no room
+  int64_t bytes = 0;
+};
+
 IconDataset::IconDataset(const std::string& tar_path, IconOptions options)
     : pictures_({tar_path}, reading()), options_(std::move(options)) {
   SF_CHECK(options_.size > 0, "IconDataset: size must be above 0, got ", options_.size);
@@ -83,9 +90,12 @@ IconDataset::IconDataset(const std::string& tar_path, IconOptions options)
     if (!options_.styles.empty() && !has(options_.styles, icon.style)) continue;
     if (!has(options_.left_out_groups, icon.group)) icons_.push_back(std::move(icon));
   }
-  kept_.resize(icons_.size());
+  kept_ = std::make_unique<Drawings>();
+  kept_->pictures.resize(icons_.size());
   SF_CHECK(!icons_.empty(), "IconDataset: ", tar_path, " has no pictures of these splits, styles and groups");
 }
+
+IconDataset::~IconDataset() = default;
 
 const Icon& IconDataset::icon(int64_t index) const {
   SF_CHECK_AS(IndexError, index >= 0 && index < size(), "IconDataset: there are ", size(), " icons, got index ", index);
@@ -97,14 +107,15 @@ std::string IconDataset::sample_name(int64_t index) const { return pictures_.sam
 Tensor IconDataset::drawing(int64_t index) const {
   const int64_t place = icon(index).index;
   {
-    std::lock_guard guard(lock_);
-    if (const Tensor& kept = kept_[size_t(index)]; kept.defined()) return kept;
+    std::lock_guard guard(kept_->lock);
+    if (const Tensor& kept = kept_->pictures[size_t(index)]; kept.defined()) return kept;
   }
   Tensor drawing = pictures_.picture(place);
-  std::lock_guard guard(lock_);
-  if (!kept_[size_t(index)].defined() && kept_bytes_ + int64_t(drawing.nbytes()) <= options_.kept_bytes) {
-    kept_[size_t(index)] = drawing;
-    kept_bytes_ += int64_t(drawing.nbytes());
+  std::lock_guard guard(kept_->lock);
+  Tensor& kept = kept_->pictures[size_t(index)];
+  if (!kept.defined() && kept_->bytes + int64_t(drawing.nbytes()) <= options_.kept_bytes) {
+    kept = drawing;
+    kept_->bytes += int64_t(drawing.nbytes());
   }
   return drawing;
 }

@@ -5,7 +5,6 @@
 // Thread-safe, as every Dataset.
 #pragma once
 #include <array>
-#include <mutex>
 #include <optional>
 
 #include "scaffolding/data/image_dataset.h"
@@ -52,6 +51,7 @@ class IconDataset : public Dataset {
  public:
   // ValueError for a tar without metadata.jsonl, rows without a caption or style, and when nothing is left.
   explicit IconDataset(const std::string& tar_path, IconOptions options = {});
+  ~IconDataset() override;
 
   int64_t size() const override { return int64_t(icons_.size()); }
   // image: float32 [3, size, size] in [-1, 1]; caption: the prompt.
@@ -71,9 +71,8 @@ class IconDataset : public Dataset {
   WebDataset pictures_;
   IconOptions options_;
   std::vector<Icon> icons_;
-  mutable std::mutex lock_;
-  mutable Tensors kept_;  // undefined where it was not asked for, or had no room
-  mutable int64_t kept_bytes_ = 0;
+  struct Drawings;
+  std::unique_ptr<Drawings> kept_;
 };
 
 }  // namespace sf::data

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <unordered_map>
 
 #include "scaffolding/data/folder_files.h"
@@ -46,7 +48,13 @@ std::vector<std::string> expanded(const std::string& path) {
 
 }  // namespace
 
-ImageDataset::ImageDataset(ImageOptions options) : options_(std::move(options)) {}
+struct ImageDataset::Broken {
+  std::mutex lock;
+  std::map<int64_t, Skipped> samples;
+};
+
+ImageDataset::ImageDataset(ImageOptions options) : options_(std::move(options)), broken_(std::make_unique<Broken>()) {}
+ImageDataset::~ImageDataset() = default;
 
 const ImageDataset::Item& ImageDataset::item(int64_t index) const {
   SF_CHECK_AS(IndexError, index >= 0 && index < size(), "dataset: index must be 0 to ", size() - 1, ", got ", index);
@@ -112,8 +120,8 @@ Sample ImageDataset::get(int64_t index, SampleRandom& random) const {
   } catch (const NotSupported&) {
     throw;  // of this build, not of the picture
   } catch (const Error& e) {
-    std::lock_guard guard(lock_);
-    skipped_.try_emplace(index, Skipped{index, it.name, e.what()});
+    std::lock_guard guard(broken_->lock);
+    broken_->samples.try_emplace(index, Skipped{index, it.name, e.what()});
     throw BrokenSample(e.what());
   }
   if (it.label >= 0) s.target = label_tensor(it.label);
@@ -122,9 +130,9 @@ Sample ImageDataset::get(int64_t index, SampleRandom& random) const {
 }
 
 std::vector<Skipped> ImageDataset::skipped() const {
-  std::lock_guard guard(lock_);
+  std::lock_guard guard(broken_->lock);
   std::vector<Skipped> out;
-  for (auto& [index, s] : skipped_) out.push_back(s);
+  for (auto& [index, s] : broken_->samples) out.push_back(s);
   return out;
 }
 

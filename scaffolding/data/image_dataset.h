@@ -3,9 +3,6 @@
 // and remembered.
 // Thread-safe, as every Dataset.
 #pragma once
-#include <map>
-#include <mutex>
-
 #include "scaffolding/data/dataset.h"
 #include "scaffolding/data/metadata.h"
 #include "scaffolding/data/tar.h"
@@ -23,6 +20,7 @@ struct ImageOptions {
 
 class ImageDataset : public Dataset {
  public:
+  ~ImageDataset() override;
   int64_t size() const override { return int64_t(items_.size()); }
   Sample get(int64_t index, SampleRandom& random) const override;
   std::string sample_name(int64_t index) const override { return item(index).name; }
@@ -66,8 +64,8 @@ class ImageDataset : public Dataset {
 
  private:
   Tensor decoded(const Item& it) const;
-  mutable std::mutex lock_;
-  mutable std::map<int64_t, Skipped> skipped_;
+  struct Broken;
+  std::unique_ptr<Broken> broken_;
 };
 
 // A folder and those below it, in the order of their paths. The first of these that is there says what belongs to a

@@ -1,6 +1,8 @@
 // Memory plans of pipelines whose components Python owns.
 #include "python/bindings/diffusion/bind_memory_plan.h"
 
+#include <cmath>
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

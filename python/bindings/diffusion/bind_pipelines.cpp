@@ -1,4 +1,6 @@
 // Pipelines: the C++ loops around components that Python objects own. Called by python/scaffolding/diffusion/pipelines.
+#include <cmath>
+
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>

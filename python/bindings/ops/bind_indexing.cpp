@@ -1,5 +1,7 @@
 // x[...] and x[...] = v. Ints, slices, None and Ellipsis are views; tensors, lists, arrays and masks go to ops/index.
 // As in torch, an int takes its dimension away before advanced indices are applied.
+#include <cmath>
+
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/core/tensor_slots.h"
 #include "scaffolding/autograd/tape.h"

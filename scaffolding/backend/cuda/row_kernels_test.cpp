@@ -1,6 +1,8 @@
 // softmax, norms and losses over rows of every length at which their kernels change: part of a warp, a warp, a block,
 // rows that registers do not hold; whole and odd widths, aligned and not. Values and gradients against the same numbers
 // in float64 on the CPU. Needs a GPU or the emulator.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "scaffolding/backend/backend.h"

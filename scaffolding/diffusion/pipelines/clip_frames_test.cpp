@@ -1,5 +1,7 @@
 #include "scaffolding/diffusion/pipelines/clip_frames.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "scaffolding/autograd/mode.h"

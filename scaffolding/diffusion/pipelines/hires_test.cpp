@@ -1,5 +1,7 @@
 #include "scaffolding/diffusion/pipelines/hires.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "scaffolding/core/error.h"

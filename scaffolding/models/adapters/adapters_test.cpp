@@ -1,6 +1,8 @@
 // The adapters of a model by name: on, off, several, fused, and nothing changed where one is refused.
 #include "scaffolding/models/adapters/adapters.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "scaffolding/autograd/mode.h"

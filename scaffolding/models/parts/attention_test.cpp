@@ -1,5 +1,7 @@
 #include "scaffolding/models/parts/attention.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "scaffolding/autograd/mode.h"

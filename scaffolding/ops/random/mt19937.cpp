@@ -343,7 +343,8 @@ class Mt19937 final : public GeneratorImpl {
   uint64_t seed_ = 0;
   uint32_t words_[kWords];
   int next_ = kWords;
-  bool fresh_ = true;             // seeded, no word drawn yet
+  bool fresh_ = true;  // seeded, no word drawn yet
+  mutable std::mutex lock_;
   std::optional<double> normal_;  // the second value of the last pair
 };
 

@@ -260,6 +260,7 @@ class Philox final : public GeneratorImpl {
 
   int64_t threads_;
   uint64_t seed_ = kDefaultSeed, offset_ = 0;
+  mutable std::mutex lock_;
   const cuda::CudaGraph* graph_ = nullptr;  // that last captured a draw
   std::weak_ptr<uint64_t> drawn_;           // rounds of all draws in it; gone when it forgets its capture
 };

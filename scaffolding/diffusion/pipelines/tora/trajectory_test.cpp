@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "scaffolding/diffusion/pipelines/tora/trajectory_flow.h"
 #include "scaffolding/io/test_folder.h"
 
