@@ -191,6 +191,8 @@ def making(t, F, d):
         "rand": lambda: t.rand(1000000),
         "randint": lambda: t.randint(0, 10, (1000000,)),
         "randperm": lambda: t.randperm(1000000),
+        "uniform_": lambda: t.empty(1000000).uniform_(-0.1, 0.1),
+        "linear layer": lambda: t.nn.Linear(1000, 1000),
         "multinomial": lambda: t.multinomial(d.positive[:100].float(), 5),
         "arange": lambda: t.arange(1000000),
         "linspace": lambda: t.linspace(0, 1, 1000000),

@@ -15,6 +15,15 @@ struct BoxMuller {
 };
 extern KernelTable<BoxMuller> box_muller_kernel;
 
+// data[i] * span + low in place, rounded once: uniforms of [0, 1) become those of [low, high). What rounding has
+// brought to `high` becomes `low`.
+struct UniformRange {
+  float* data;
+  int64_t n;
+  float low, span, high;
+};
+extern KernelTable<UniformRange> uniform_range_kernel;
+
 // Where the numbers of a call lie in a Philox stream: from counter on, four words each.
 struct PhiloxPlace {
   uint64_t seed = 0, counter = 0;

@@ -16,6 +16,7 @@
 namespace sf {
 
 constinit KernelTable<BoxMuller> box_muller_kernel{"box_muller"};
+constinit KernelTable<UniformRange> uniform_range_kernel{"uniform_range"};
 
 namespace {
 
@@ -110,18 +111,14 @@ class Mt19937 final : public GeneratorImpl {
     std::lock_guard guard(lock_);
     visit_floating("uniform", t, [&](auto tag) {
       using T = decltype(tag);
-      using Op = std::conditional_t<std::is_same_v<T, double>, double, float>;
-      Op from = Op(low), span = Op(high) - from;
-      T top = as<T>(high), bottom = as<T>(low), *out = static_cast<T*>(p);
-      if constexpr (std::is_same_v<T, float>)
-        if (from == 0 && span == 1) return unit_floats(out, n);
-      for (int64_t i = 0; i < n; ++i) {
-        Op u;
-        if constexpr (std::is_same_v<T, double>) u = unit_double();
-        else u = unit_float();
-        T v = as<T>(std::fma(u, span, from));
-        if constexpr (std::is_arithmetic_v<T>) out[i] = v == top ? bottom : v;
-        else out[i] = v.bits == top.bits ? bottom : v;  // rounding may have reached the upper bound
+      T* out = static_cast<T*>(p);
+      if constexpr (std::is_same_v<T, double>) {
+        for (int64_t i = 0; i < n; ++i) {
+          const double v = std::fma(unit_double(), high - low, low);
+          out[i] = v == high ? low : v;  // rounding may have reached the upper bound
+        }
+      } else {
+        uniform_floats(out, n, float(low), float(high), as<T>(low), as<T>(high));
       }
     });
   }
@@ -298,6 +295,24 @@ class Mt19937 final : public GeneratorImpl {
       next_ += int(count);
       out += count;
       n -= count;
+    }
+  }
+  // Low and high as they are drawn, bottom and top as they are stored.
+  template <class T> void uniform_floats(T* out, int64_t n, float low, float high, T bottom, T top) {
+    constexpr int64_t kStage = 4096;  // 16 KB stay in the cache between the two steps
+    alignas(64) float stage[kStage];
+    UniformRange range{stage, kStage, low, high - low, high};
+    auto kernel = uniform_range_kernel.find(Device(), range);
+    for (int64_t at = 0; at < n; at += kStage) {
+      range.n = std::min(kStage, n - at);
+      if constexpr (std::is_same_v<T, float>) range.data = out + at;
+      unit_floats(range.data, range.n);
+      kernel(range);
+      if constexpr (!std::is_same_v<T, float>)
+        for (int64_t i = 0; i < range.n; ++i) {
+          const T v = from_float<T>(stage[i]);
+          out[at + i] = v.bits == top.bits ? bottom : v;
+        }
     }
   }
   static void transform(float* data, int64_t blocks, float mean, float std) {

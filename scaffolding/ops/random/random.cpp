@@ -392,7 +392,8 @@ SF_OP(bernoulli, "input, p=None, generator=None")
 SF_OP(uniform_, "input, low=0.0, high=1.0, generator=None")
     .doc("Fills input with uniform numbers of [low, high).")
     .no_gradient()
-    .random();
+    .random()
+    .kernels(uniform_range_kernel);
 SF_OP(normal_, "input, mean=0.0, std=1.0, generator=None")
     .doc("Fills input with normal numbers.")
     .no_gradient()
