@@ -82,11 +82,11 @@ set(isa_priority_base 0)
 set(isa_priority_avx2 1)
 set(isa_priority_avx512 2)
 set(isa_priority_avx512bf16 3)
-# What avx512bf16 adds nothing to: no instruction of it is in their code, which avx512's is then, to the last one.
-set(sf_without_bf16 data/icon_kernel data/picture_kernel io/pictures/yuv_kernel ops/conv/conv_over_time
-    ops/conv/conv_over_time_weights ops/grid_sample/grid_sample ops/int_mm/int_mm ops/pointwise/pointwise_logical
-    ops/pool/max_pool ops/quantize/gguf_int8 ops/random/box_muller ops/reduce/arg_reduce ops/reduce/reduce
-    ops/reduce/scan)
+# What avx512bf16 adds nothing to: no instruction of it is in their code, which avx512's is then, to the last one; and
+# what is called from no other file of theirs.
+set(sf_without_bf16 data/icon_kernel data/picture_kernel io/pictures/yuv_kernel ops/grid_sample/grid_sample
+    ops/int_mm/int_mm ops/pointwise/pointwise_logical ops/pool/max_pool ops/quantize/gguf_int8 ops/random/box_muller
+    ops/random/uniform_range ops/reduce/arg_reduce ops/reduce/reduce ops/reduce/scan)
 # The same pictures for a training, and the same products of quantised numbers, on every machine: a fused multiply-add
 # rounds otherwise.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/data/icon_kernel.cpu.cpp
