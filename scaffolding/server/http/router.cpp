@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/printable.h"
+#include "scaffolding/server/http/url.h"
 
 namespace sf::server {
 
@@ -47,6 +49,8 @@ void read_form(const Route& route, Call& call) {
       part.name = name;
       call.files.push_back(std::move(part));
     } else {
+      SF_CHECK(is_utf8(name) && is_utf8(part.value), "body: the form's field '", printable(name.substr(0, 60)),
+               "' must be text in UTF-8");
       texts[name] = std::string(part.value);
     }
   }

@@ -35,6 +35,9 @@ class RouterTest : public testing::Test {
     router.add("GET", "/api/v1/things/{id}", "", [](Call&, const Answer&) { throw ValueError("things: no"); });
     router.add("POST", "/v1/make", "", [](Call&, const Answer&) { throw std::runtime_error("a handler's secret"); })
         .takes({.all = {field("n", K::Whole).range(1, 10)}});
+    router.add("POST", "/v1/form", "", [](Call& c, const Answer& a) { a->respond(json_response(c.body)); })
+        .takes({.all = {field("text", K::Text)}}, BodyKind::Form)
+        .files({"image"});
     router.add("POST", "/sdapi/v1/make", "", [](Call& c, const Answer& a) { a->respond(json_response(c.body)); })
         .takes({.all = {field("n", K::Whole).range(1, 10)}, .others = true});
   }
@@ -89,6 +92,15 @@ TEST_F(RouterTest, BodiesThatAreNoneAreRefused) {
     EXPECT_EQ(ask("POST", "/api/v1/things/7", bad)->response.status, 400) << bad.substr(0, 40);
   // which a page of another origin may send without asking
   EXPECT_EQ(ask("POST", "/api/v1/things/7", R"({"text": "a"})", {}, "text/plain")->response.status, 415);
+}
+
+TEST_F(RouterTest, FieldsOfAFormAreUtf8) {
+  auto status = [&](const std::string& text) {
+    const std::string form = "--b\r\nContent-Disposition: form-data; name=\"text\"\r\n\r\n" + text + "\r\n--b--\r\n";
+    return ask("POST", "/v1/form", form, {}, "multipart/form-data; boundary=b")->response.status;
+  };
+  EXPECT_EQ(status("\xc3\xa4"), 200);
+  EXPECT_EQ(status("\x89PNG"), 400);
 }
 
 TEST_F(RouterTest, EachApiHasItsOwnErrors) {

@@ -13,7 +13,8 @@ int digit_of(char c) {
   return -1;
 }
 
-// Well-formed as RFC 3629 has it: no overlong forms, no surrogates.
+}  // namespace
+
 bool is_utf8(std::string_view s) {
   for (size_t i = 0; i < s.size();) {
     const auto c = uint8_t(s[i]);
@@ -33,8 +34,6 @@ bool is_utf8(std::string_view s) {
   }
   return true;
 }
-
-}  // namespace
 
 std::string decode_percent(std::string_view text, bool in_query) {
   std::string out;
