@@ -6,7 +6,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/printable.h"
-#include "scaffolding/data/metadata.h"
+#include "scaffolding/core/utf8.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/file.h"
 
@@ -97,7 +97,7 @@ std::vector<PromptLine> read_prompt_file(const std::string& path, const OptionRe
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     SF_CHECK(line.size() <= kLineBytes, where, ": has ", line.size(), " bytes, at most ", kLineBytes, " are read");
-    SF_CHECK(data::is_utf8(line) && line.find('\0') == line.npos, where, ": is not UTF-8 text");
+    SF_CHECK(is_utf8(line) && line.find('\0') == line.npos, where, ": is not UTF-8 text");
     while (!line.empty() && std::string_view(" \t\r").find(line.back()) != line.npos) line.remove_suffix(1);
     while (!line.empty() && std::string_view(" \t").find(line.front()) != line.npos) line.remove_prefix(1);
     if (line.empty() || (!is_json && line.front() == '#')) continue;

@@ -29,10 +29,6 @@ void KernelTableBase::add(DeviceType d, KernelEntry e) {
   }
   KernelEntry* v = entries_[int(d)];
   int& n = count_[int(d)];
-  // Where there is no more room, the lowest instruction set's kernel goes: better ones of it are there, and serve.
-  for (const std::string_view lowest : {"base", "avx2"})
-    for (int i = 0; n == kMax && i < n; ++i)
-      if (v[i].isa && v[i].isa == lowest) std::copy(v + i + 1, v + n--, v + i);
   SF_CHECK_AS(RuntimeError, n < kMax, "kernel table ", name_, " is full while adding ", e.provider);
   int at = 0;
   while (at < n && v[at].priority >= e.priority) ++at;

@@ -28,7 +28,7 @@ class KernelTableBase {
   KernelTableBase* next() const { return next_; }
 
  protected:
-  static constexpr int kMax = 8;  // a handful of libraries and four instruction sets
+  static constexpr int kMax = 12;  // two kernels of each of four instruction sets, one for tiles, some libraries
   const char* name_;
   KernelTableBase* next_ = nullptr;
   int count_[kNumDeviceTypes] = {};

@@ -1,16 +1,8 @@
 #include "scaffolding/core/printable.h"
 
-namespace sf {
+#include "scaffolding/core/utf8.h"
 
-// Bytes of the character that a text begins with, 0 where they are no UTF-8.
-static size_t utf8_length(std::string_view text) {
-  const auto c = static_cast<unsigned char>(text[0]);
-  const size_t n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
-  if (n > text.size()) return 0;
-  for (size_t i = 1; i < n; ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
-  return n;
-}
+namespace sf {
 
 std::string printable(std::string_view text) {
   std::string out;

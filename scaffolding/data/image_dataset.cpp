@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "scaffolding/core/utf8.h"
 #include "scaffolding/data/folder_files.h"
 
 namespace sf::data {

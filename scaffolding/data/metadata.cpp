@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/utf8.h"
 #include "scaffolding/io/json.h"
 #include "scaffolding/io/json_error.h"
 
@@ -58,25 +59,6 @@ std::string string_under(const json& row, const std::string& key, const std::str
 }
 
 }  // namespace
-
-bool is_utf8(std::string_view s) {
-  for (size_t i = 0; i < s.size();) {
-    auto c = uint8_t(s[i]);
-    int more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2 : c >= 0xF0 && c < 0xF5 ? 3 : -1;
-    if (more < 0 || i + size_t(more) >= s.size()) return false;
-    uint32_t point = more == 0 ? c : c & (0x3F >> more);
-    for (int k = 1; k <= more; ++k) {
-      auto d = uint8_t(s[i + size_t(k)]);
-      if ((d & 0xC0) != 0x80) return false;
-      point = point << 6 | (d & 0x3F);
-    }
-    if ((more == 2 && (point < 0x800 || (point >= 0xD800 && point < 0xE000))) ||
-        (more == 3 && (point < 0x10000 || point > 0x10FFFF)))
-      return false;
-    i += size_t(more) + 1;
-  }
-  return true;
-}
 
 std::string json_caption(std::string_view text, const std::string& name, std::string& key) {
   json row = parsed(text, name);

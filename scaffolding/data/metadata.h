@@ -26,6 +26,4 @@ Metadata read_csv(std::string_view text, const std::string& name, const std::str
 // ValueError listing the keys where there is none.
 std::string json_caption(std::string_view text, const std::string& name, std::string& key);
 
-bool is_utf8(std::string_view s);
-
 }  // namespace sf::data

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "scaffolding/core/utf8.h"
 #include "scaffolding/data/folder_files.h"
 #include "scaffolding/data/metadata.h"
 #include "scaffolding/ops/ops.h"

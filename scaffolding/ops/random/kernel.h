@@ -15,12 +15,12 @@ struct BoxMuller {
 };
 extern KernelTable<BoxMuller> box_muller_kernel;
 
-// data[i] * span + low in place, rounded once: uniforms of [0, 1) become those of [low, high). What rounding has
-// brought to `high` becomes `low`.
+// data[i] * (high - low) + low in place, rounded once: uniforms of [0, 1) become those of [low, high). What rounding
+// has brought to `high` becomes `low`.
 struct UniformRange {
   float* data;
   int64_t n;
-  float low, span, high;
+  float low, high;
 };
 extern KernelTable<UniformRange> uniform_range_kernel;
 

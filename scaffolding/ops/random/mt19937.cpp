@@ -118,7 +118,7 @@ class Mt19937 final : public GeneratorImpl {
           out[i] = v == high ? low : v;  // rounding may have reached the upper bound
         }
       } else {
-        uniform_floats(out, n, float(low), float(high), as<T>(low), as<T>(high));
+        uniform_floats(out, n, float(low), float(high));
       }
     });
   }
@@ -297,22 +297,24 @@ class Mt19937 final : public GeneratorImpl {
       n -= count;
     }
   }
-  // Low and high as they are drawn, bottom and top as they are stored.
-  template <class T> void uniform_floats(T* out, int64_t n, float low, float high, T bottom, T top) {
+  template <class T> void uniform_floats(T* out, int64_t n, float low, float high) {
     constexpr int64_t kStage = 4096;  // 16 KB stay in the cache between the two steps
     alignas(64) float stage[kStage];
-    UniformRange range{stage, kStage, low, high - low, high};
+    UniformRange range{stage, kStage, low, high};
+    const bool is_unit = low == 0 && high == 1;
     auto kernel = uniform_range_kernel.find(Device(), range);
     for (int64_t at = 0; at < n; at += kStage) {
       range.n = std::min(kStage, n - at);
       if constexpr (std::is_same_v<T, float>) range.data = out + at;
       unit_floats(range.data, range.n);
-      kernel(range);
-      if constexpr (!std::is_same_v<T, float>)
+      if (!is_unit) kernel(range);
+      if constexpr (!std::is_same_v<T, float>) {
+        const T bottom = from_float<T>(low), top = from_float<T>(high);
         for (int64_t i = 0; i < range.n; ++i) {
           const T v = from_float<T>(stage[i]);
-          out[at + i] = v.bits == top.bits ? bottom : v;
+          out[at + i] = v.bits == top.bits ? bottom : v;  // rounding may have reached the upper bound
         }
+      }
     }
   }
   static void transform(float* data, int64_t blocks, float mean, float std) {

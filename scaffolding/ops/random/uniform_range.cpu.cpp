@@ -5,8 +5,9 @@ namespace SF_ISA {
 namespace {
 
 void uniform_range(const UniformRange& u) {
+  const float span = u.high - u.low;
   for (int64_t i = 0; i < u.n; ++i) {
-    const float v = __builtin_fmaf(u.data[i], u.span, u.low);
+    const float v = __builtin_fmaf(u.data[i], span, u.low);
     u.data[i] = v == u.high ? u.low : v;
   }
 }

@@ -4,7 +4,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/printable.h"
-#include "scaffolding/server/http/url.h"
+#include "scaffolding/core/utf8.h"
 
 namespace sf::server {
 

@@ -1,6 +1,7 @@
 #include "scaffolding/server/http/url.h"
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/utf8.h"
 
 namespace sf::server {
 
@@ -14,26 +15,6 @@ int digit_of(char c) {
 }
 
 }  // namespace
-
-bool is_utf8(std::string_view s) {
-  for (size_t i = 0; i < s.size();) {
-    const auto c = uint8_t(s[i]);
-    const size_t n = c < 0x80                ? 1
-                     : c >= 0xC2 && c < 0xE0 ? 2
-                     : c >= 0xE0 && c < 0xF0 ? 3
-                     : c >= 0xF0 && c < 0xF5 ? 4
-                                             : 0;
-    if (n == 0 || i + n > s.size()) return false;
-    for (size_t k = 1; k < n; ++k)
-      if ((uint8_t(s[i + k]) & 0xC0) != 0x80) return false;
-    const auto second = n > 1 ? uint8_t(s[i + 1]) : 0;
-    if ((c == 0xE0 && second < 0xA0) || (c == 0xED && second >= 0xA0) || (c == 0xF0 && second < 0x90) ||
-        (c == 0xF4 && second >= 0x90))
-      return false;
-    i += n;
-  }
-  return true;
-}
 
 std::string decode_percent(std::string_view text, bool in_query) {
   std::string out;

@@ -11,8 +11,6 @@ namespace sf::server {
 std::string decode_percent(std::string_view text, bool in_query = false);
 std::string encode_percent(std::string_view text);  // all but letters, digits and "-._~"
 
-bool is_utf8(std::string_view text);  // well-formed as RFC 3629 has it: no overlong forms, no surrogates
-
 struct Target {
   std::string path;  // decoded; begins with '/'
   std::map<std::string, std::string> query;
