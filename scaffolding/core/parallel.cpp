@@ -113,8 +113,9 @@ template <class Work> static void run_team(int wanted, const Work& work) {
   work(0, wanted);
   for (std::thread& t : team) t.join();
 #else
-#pragma omp parallel num_threads(wanted)
-  work(omp_get_thread_num(), omp_get_num_threads());
+  // The whole team comes each time: threads that a region leaves out end with it, and the next one starts them anew.
+#pragma omp parallel num_threads(num_threads())
+  if (const int i = omp_get_thread_num(), count = std::min(wanted, omp_get_num_threads()); i < count) work(i, count);
 #endif
 }
 
