@@ -120,7 +120,7 @@ def overhead(server, rounds, steps, size):
 
 def clients(build, folder, rounds, number=8, steps=10):
     """Pictures a second of so many clients, each with a prompt of its own, beside txt2img's best --batch."""
-    count = number * max(4, rounds // 5)
+    count = number * max(8, rounds // 5)  # the first and last of each client do not count: 48 pictures at least
 
     def batches(batch, pictures, steps=steps):
         begin = time.perf_counter()
@@ -140,7 +140,7 @@ def clients(build, folder, rounds, number=8, steps=10):
             served(server, number)  # steps are timed
         rates = {"one": [], "shared": [], "lone": []}
         best = {}
-        for _ in range(max(1, rounds // 8)):  # in turns
+        for _ in range(max(3, rounds // 8)):  # in turns
             rates["shared"].append(served(shared, number))
             rates["lone"].append(served(alone, number))
             rates["one"].append(served(alone, 1))
