@@ -378,9 +378,8 @@ def nextafter(input, other):
     """
     if _core.is_grad_enabled() and (input.requires_grad or other.requires_grad):
         raise RuntimeError("nextafter: has no gradient; call it on x.detach()")
-    input, other = broadcast_tensors(input, other)
-    if input.dtype != other.dtype:
-        raise TypeError(f"nextafter: both must have one dtype, got {input.dtype} and {other.dtype}")
+    dtype = _core.result_type(input, other)
+    input, other = (x.to(dtype) for x in broadcast_tensors(input, other))
     integers, _, _ = _layout("nextafter", input.dtype)
     bits = input.contiguous().view(integers)
     away = (input < other) == (input > 0)

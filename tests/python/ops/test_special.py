@@ -122,6 +122,9 @@ def test_parts_of_numbers(dtype):
     assert sf.nextafter(x, others).tolist() == np.nextafter(x.numpy(), others.numpy()).tolist()
     assert sf.nextafter(x, -x.abs() - 1).tolist()[:2] == np.nextafter(x.numpy(), -np.abs(x.numpy()) - 1).tolist()[:2]
     assert sf.isnan(sf.nextafter(x, x * math.nan)).all()
+    wide = sf.nextafter(x, others.to(sf.float64))
+    assert wide.tolist() == np.nextafter(x.numpy().astype(np.float64), others.numpy().astype(np.float64)).tolist()
+    assert sf.nextafter(x, sf.tensor(7)).dtype == dtype
     leaf = sf.tensor([3.0], dtype=dtype, requires_grad=True)
     sf.frexp(leaf).mantissa.sum().backward()
     assert leaf.grad.item() == 0.25
