@@ -2,9 +2,9 @@
 
 #include <cstdlib>
 #include <iostream>
-#include <thread>
 
 #include "apps/cli/commands.h"
+#include "scaffolding/core/cores.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/distributed/launcher.h"
 
@@ -21,7 +21,7 @@ struct Options {
 };
 
 int number(const std::string& option, const std::string& text) {
-  if (text == "auto" || text == "cpu") return int(std::thread::hardware_concurrency());
+  if (text == "auto" || text == "cpu") return usable_cores();
   char* end = nullptr;
   long value = std::strtol(text.c_str(), &end, 10);
   SF_CHECK(!text.empty() && *end == 0 && value > 0 && value <= 4096, "launch: ", option,

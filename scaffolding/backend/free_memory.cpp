@@ -4,29 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
 
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/core/cgroups.h"
 
 namespace sf {
 
 namespace {
 
-std::optional<std::string> text_of(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return {};
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
 // The number that a file holds; absent for "max", for another text and for no file.
 std::optional<uint64_t> number_in(const std::string& path) {
-  auto text = text_of(path);
+  auto text = system_text(path);
   if (!text || text->empty() || text->find_first_not_of("0123456789\n ") != text->npos) return {};
   std::istringstream in(*text);
   uint64_t value = 0;
@@ -36,7 +28,7 @@ std::optional<uint64_t> number_in(const std::string& path) {
 // Lines of "name value" or "name: value kB", in bytes.
 std::map<std::string, uint64_t> table_in(const std::string& path) {
   std::map<std::string, uint64_t> out;
-  std::istringstream lines(text_of(path).value_or(""));
+  std::istringstream lines(system_text(path).value_or(""));
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string name, unit;
@@ -51,93 +43,22 @@ std::map<std::string, uint64_t> table_in(const std::string& path) {
 
 uint64_t left(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }
 
-// A hierarchy of cgroups that counts memory: where it is mounted, and which of its groups the mount shows as its top.
-struct Mount {
-  std::string point, root;
-  bool v2 = false;
-};
-
-// mountinfo writes a space in a path as \040.
-std::string unescaped(const std::string& path) {
-  std::string out;
-  for (size_t i = 0; i < path.size(); ++i) {
-    if (path[i] == '\\' && i + 3 < path.size()) {
-      out += char((path[i + 1] - '0') * 64 + (path[i + 2] - '0') * 8 + (path[i + 3] - '0'));
-      i += 3;
-    } else {
-      out += path[i];
-    }
-  }
-  return out;
-}
-
-bool in_list(const std::string& list, const std::string& wanted) {  // with commas between
-  return ("," + list + ",").find("," + wanted + ",") != std::string::npos;
-}
-
-std::vector<Mount> memory_mounts(const std::string& root) {
-  std::vector<Mount> out;
-  std::istringstream lines(text_of(root + "/proc/self/mountinfo").value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t dash = line.find(" - ");
-    if (dash == line.npos) continue;
-    std::istringstream before(line.substr(0, dash)), after(line.substr(dash + 3));
-    std::string id, parent, device, top, point, type, source, options;
-    before >> id >> parent >> device >> top >> point;
-    after >> type >> source >> options;
-    if (type == "cgroup2" || (type == "cgroup" && in_list(options, "memory")))
-      out.push_back({unescaped(point), unescaped(top), type == "cgroup2"});
-  }
-  return out;
-}
-
-// The group of this process in the hierarchy: lines of "id:controllers:path", of v2 "0::path".
-std::optional<std::string> group_of_process(const std::string& root, bool v2) {
-  std::istringstream lines(text_of(root + "/proc/self/cgroup").value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':'), second = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (v2 ? line.starts_with("0::") : in_list(controllers, "memory")) return line.substr(second + 1);
-  }
-  return {};
-}
-
 // Limits of one group: pages of files are dropped before anything is killed, so they are not in the way.
-void add_group(std::vector<HostLimit>& limits, const Mount& mount, const std::string& folder,
-               const std::string& group) {
-  auto stat = table_in(folder + "/memory.stat");
-  auto usage = number_in(folder + (mount.v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+void add_group(std::vector<HostLimit>& limits, const CGroup& group) {
+  auto stat = table_in(group.folder + "/memory.stat");
+  auto usage = number_in(group.folder + (group.v2 ? "/memory.current" : "/memory.usage_in_bytes"));
   if (!usage) return;
-  const char* prefix = mount.v2 ? "" : "total_";
+  const char* prefix = group.v2 ? "" : "total_";
   const uint64_t files = stat[std::string(prefix) + "inactive_file"] + stat[std::string(prefix) + "active_file"],
                  used = left(*usage, files);
   auto add = [&](const char* file) {
-    auto limit = number_in(folder + "/" + file);
+    auto limit = number_in(group.folder + "/" + file);
     if (!limit || *limit >= uint64_t(1) << 62) return;  // v1 writes no limit as a number of pages near 2^63 bytes
-    limits.push_back(
-        {std::string("cgroup ") + (mount.v2 ? "v2 " : "v1 ") + group + " (" + file + ")", size_t(left(*limit, used))});
+    limits.push_back({std::string("cgroup ") + (group.v2 ? "v2 " : "v1 ") + group.name + " (" + file + ")",
+                      size_t(left(*limit, used))});
   };
-  if (mount.v2) add("memory.max"), add("memory.high");  // above the second the kernel slows a process to a crawl
+  if (group.v2) add("memory.max"), add("memory.high");  // above the second the kernel slows a process to a crawl
   else add("memory.limit_in_bytes");
-}
-
-// Of the process's group and of all above it that can be seen.
-void add_groups(std::vector<HostLimit>& limits, const std::string& root, const Mount& mount) {
-  auto group = group_of_process(root, mount.v2);
-  if (!group) return;
-  std::string below = *group;
-  if (mount.root != "/") {  // the mount shows a part of the tree; a group beside that part is seen as its top
-    const bool inside =
-        below.starts_with(mount.root) && (below.size() == mount.root.size() || below[mount.root.size()] == '/');
-    below = inside ? below.substr(mount.root.size()) : "";
-  }
-  if (below == "/") below.clear();
-  for (;;) {
-    add_group(limits, mount, root + mount.point + below, below.empty() ? "/" : below);
-    if (below.empty()) return;
-    below.resize(below.rfind('/') == below.npos ? 0 : below.rfind('/'));
-  }
 }
 
 uint64_t limit_of_process(int resource) {
@@ -156,7 +77,7 @@ FreeHostMemory free_host_memory(const MemorySources& s) {
 #endif
   if (auto at = meminfo.find("MemAvailable"); at != meminfo.end())
     out.limits.push_back({"MemAvailable", size_t(at->second)});
-  for (auto& mount : memory_mounts(s.root)) add_groups(out.limits, s.root, mount);
+  for (auto& group : cgroups_of_process("memory", s.root)) add_group(out.limits, group);
 
   auto status = table_in(s.root + "/proc/self/status");
   for (auto [resource, name, used] :

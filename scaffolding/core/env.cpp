@@ -17,7 +17,9 @@ const std::vector<Variable>& all() {
       {"SF_BF16_DOT", "",
        "1 multiplies bfloat16 by vdpbf16ps, 0 widens it to float32; unset does what is faster on this processor"},
       {"SF_INT8_DOT", "1", "0 multiplies int8 without vpdpbusd, as on a processor that lacks it"},
-      {"SF_NUM_THREADS", "0", "threads for CPU kernels; 0 means one per core (OMP_NUM_THREADS is honoured too)"},
+      {"SF_NUM_THREADS", "0",
+       "threads for CPU kernels; 0 means one per core that affinity and cgroups leave (OMP_NUM_THREADS is honoured "
+       "too)"},
       {"SF_CPU_CACHE_MB", "",
        "megabytes of freed host memory kept for reuse, 0 returns every block at once; unset: 1024, and what tensors "
        "took at their most, up to an eighth of the free memory"},

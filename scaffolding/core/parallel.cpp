@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "scaffolding/core/alone_scope.h"
+#include "scaffolding/core/cores.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/memory_room.h"
@@ -49,7 +51,11 @@ int num_threads() {
   int n = g_threads.load(std::memory_order_relaxed);
   if (n == 0) {
     int wanted = int(env::integer("SF_NUM_THREADS"));
-    n = startable(wanted > 0 ? wanted : omp_get_max_threads());
+    if (wanted <= 0) {
+      wanted = omp_get_max_threads();  // OMP_NUM_THREADS, or all hardware threads
+      if (!std::getenv("OMP_NUM_THREADS")) wanted = std::min(wanted, usable_cores());
+    }
+    n = startable(wanted);
     g_threads.store(n, std::memory_order_relaxed);
   }
   return n;
