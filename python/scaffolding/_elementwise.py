@@ -211,6 +211,11 @@ def logit(input, eps=None):
     return _core.log(input / (1 - input))
 
 
+def _of_one_type(input, other):
+    dtype = _core.result_type(input, other)
+    return [x.to(dtype) for x in broadcast_tensors(input, other)]
+
+
 def _floating_type(input, other):
     dtype = _core.result_type(input, other)
     return dtype if dtype.is_floating_point else _core.get_default_dtype()
@@ -378,8 +383,7 @@ def nextafter(input, other):
     """
     if _core.is_grad_enabled() and (input.requires_grad or other.requires_grad):
         raise RuntimeError("nextafter: has no gradient; call it on x.detach()")
-    dtype = _core.result_type(input, other)
-    input, other = (x.to(dtype) for x in broadcast_tensors(input, other))
+    input, other = _of_one_type(input, other)
     integers, _, _ = _layout("nextafter", input.dtype)
     bits = input.contiguous().view(integers)
     away = (input < other) == (input > 0)
@@ -533,8 +537,7 @@ def _integers(name, input, other):
     for tensor in (input, other):
         if tensor.dtype.is_floating_point or tensor.dtype is _core.bool:
             raise TypeError(f"{name}: needs integers, got {tensor.dtype}")
-    dtype = _core.promote_types(input.dtype, other.dtype)
-    return [_core.abs(t) for t in broadcast_tensors(input.to(dtype), other.to(dtype))]
+    return [_core.abs(x) for x in _of_one_type(input, other)]
 
 
 def _divisor(a, b):

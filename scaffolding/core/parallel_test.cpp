@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <future>
 #include <mutex>
 #include <set>
@@ -63,21 +62,6 @@ TEST(ParallelForGuided, EveryItemOnceOnAnyNumberOfThreads) {
   set_num_threads(threads);
 }
 
-TEST(ParallelFor, ThreadsOfTheTeamOutliveRegionsOfFewer) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "its teams last as long as their regions";
-#endif
-  const int threads = num_threads();
-  set_num_threads(4);
-  const auto first = team(4);
-  ASSERT_EQ(first.size(), 4u);
-  for (int fewer : {2, 3}) {
-    EXPECT_EQ(team(fewer).size(), size_t(fewer));
-    EXPECT_EQ(team(4), first);  // who was left out and started anew has another number
-  }
-  set_num_threads(threads);
-}
-
 TEST(ParallelForGuided, WhoIsSlowDoesLess) {
   const int threads = num_threads();
   set_num_threads(2);
@@ -99,40 +83,50 @@ TEST(ParallelForGuided, ExceptionsReachTheCaller) {
                std::out_of_range);
 }
 
-int threads_of_the_process() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  for (int n; status >> word;)
-    if (word == "Threads:" && status >> n) return n;
-  return -1;
-}
-
-// A thread that was waited for is listed until the system has cleared it away.
-int threads_once_cleared(int expected) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (threads_of_the_process() > expected && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-  return threads_of_the_process();
-}
-
-TEST(ReleaseThreads, TheTeamEndsAndComesAgain) {
+// Threads of a team by the system's numbers: one that ended and came again has another.
+class Team : public testing::Test {
+ protected:
+  Team() : threads_(num_threads()) { set_num_threads(4); }
+  ~Team() override { set_num_threads(threads_); }
+  void SetUp() override {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "its teams last as long as their regions";
+    GTEST_SKIP() << "its teams last as long as their regions";
 #endif
-  const int threads = num_threads();
-  set_num_threads(3);
+  }
+  // A thread that was waited for is listed until the system has cleared it away.
+  static bool has_ended(pid_t thread) {
+    const std::string listed = "/proc/self/task/" + std::to_string(thread);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (access(listed.c_str(), F_OK) == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    return access(listed.c_str(), F_OK) != 0;
+  }
+
+ private:
+  int threads_;
+};
+
+TEST_F(Team, OutlivesRegionsOfFewer) {
+  const auto first = team(4);
+  ASSERT_EQ(first.size(), 4u);
+  for (int fewer : {2, 3}) {
+    EXPECT_EQ(team(fewer).size(), size_t(fewer));
+    EXPECT_EQ(team(4), first);
+  }
+}
+
+TEST_F(Team, EndsWhenReleasedAndComesAgain) {
   // A thread of its own: the test's may have a team already.
   std::thread([] {
-    const int before = threads_of_the_process();
     for (int again = 0; again < 2; ++again) {
-      EXPECT_EQ(team().size(), 3u);
-      EXPECT_EQ(threads_of_the_process(), before + 2);
-      parallel_for(3, 1, [](int64_t, int64_t) { release_threads(); });  // nothing inside a region
-      EXPECT_EQ(threads_of_the_process(), before + 2);
+      const auto first = team();
+      EXPECT_EQ(first.size(), 4u);
+      parallel_for(4, 1, [](int64_t, int64_t) { release_threads(); });  // nothing inside a region
+      EXPECT_EQ(team(), first);
       release_threads();
-      EXPECT_EQ(threads_once_cleared(before), before);
+      for (pid_t thread : first)
+        if (thread != gettid()) EXPECT_TRUE(has_ended(thread)) << thread;
     }
   }).join();
-  set_num_threads(threads);
 }
 
 class Fork : public testing::Test {

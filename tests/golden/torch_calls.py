@@ -16,7 +16,8 @@ UNARY = (
 ).split()
 BINARY = (
     "add sub mul div floor_divide remainder fmod pow atan2 maximum minimum fmax fmin eq ne lt le gt ge logical_and "
-    "logical_or logical_xor bitwise_and bitwise_or bitwise_xor hypot copysign logaddexp logaddexp2 xlogy ldexp"
+    "logical_or logical_xor bitwise_and bitwise_or bitwise_xor hypot copysign logaddexp logaddexp2 xlogy ldexp "
+    "nextafter gcd"
 ).split()
 OPERATORS = "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift eq lt ge".split()
 REDUCTIONS = {  # name: whether several dimensions are taken

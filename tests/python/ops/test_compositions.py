@@ -94,6 +94,7 @@ def test_pairs_and_signs():
     row = WHOLE[:1, ::-1].copy()
     np.testing.assert_array_equal(sf.gcd(sf.tensor(WHOLE), sf.tensor(row)).numpy(), np.gcd(WHOLE, row))
     np.testing.assert_array_equal(sf.lcm(sf.tensor(WHOLE), sf.tensor(7)).numpy(), np.lcm(WHOLE, 7))
+    assert sf.gcd(sf.tensor([4, 6], dtype=sf.int32), sf.tensor(4)).dtype is sf.int32  # one without dimensions gives way
     with pytest.raises(TypeError, match="gcd: needs integers, got scaffolding.float32"):
         sf.gcd(zeros, zeros)
     assert sf.tensor([1.0, 2]).apply_(lambda v: v * 3).tolist() == [3, 6]
